@@ -64,32 +64,46 @@ def encoded_fence(fence: Fence) -> bytes:
     return json.dumps(content).encode()
 
 
-def decoded(key: bytes, value: bytes) -> Marker:
+@dataclass(frozen=True)
+class Record:
+    """The newest record of a key."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes
+    value: bytes
+    """Empty: a tombstone."""
+
+
+def decoded(record: Record) -> Marker:
     """Raises UnavailableError if the record is no marker."""
-    fields = _fields(key, value)
-    query_id = fields.get("query_id") if "format" in fields else _old_key(key).query_id
+    fields, size = _fields(record), len(record.value)
+    query_id = fields.get("query_id") if "format" in fields else _old_key(record.key).query_id
     match fields.get("fingerprint"), query_id:
         case str(fingerprint), str(query_id):
             return Marker(fields["batch_id"], fingerprint, query_id)
         case str(), _:
-            raise _no_marker(key, f"{len(value)} bytes without a query id")
-    raise _no_marker(key, f"{len(value)} bytes without a fingerprint")
+            raise _no_marker(record, f"{size} bytes without a query id")
+    raise _no_marker(record, f"{size} bytes without a fingerprint")
 
 
-def _fields(key: bytes, value: bytes) -> Mapping[str, Any]:
-    with suppress(ValueError):
-        fields = json.loads(value)
-        if isinstance(fields, dict) and isinstance(fields.get("batch_id"), int):
+def _fields(record: Record) -> Mapping[str, Any]:
+    with suppress(ValueError, RecursionError):
+        fields = json.loads(record.value)
+        if isinstance(fields, dict) and type(fields.get("batch_id")) is int:
             return fields
-    raise _no_marker(key, f"{len(value)} bytes without a batch" if value else "a tombstone")
+    content = f"{len(record.value)} bytes without a batch" if record.value else "a tombstone"
+    raise _no_marker(record, content)
 
 
-def _no_marker(key: bytes, content: str) -> UnavailableError:
+def _no_marker(record: Record, content: str) -> UnavailableError:
     return UnavailableError(
-        f"the newest record with the key {key.decode(errors='replace')} is {content}. Another "
-        "program has written it, so the last delivered batch is unknown. Write the last marker of "
-        "the key again, if the topic still contains it; or start a new query with another `name` "
-        "and `checkpoint`",
+        f"the newest record with the key {record.key.decode(errors='replace')}, at offset "
+        f"{record.offset} of the commit topic {record.topic}, partition {record.partition}, is "
+        f"{content}. Another program has written it, so the last delivered batch is unknown. Write "
+        "the previous record of the key again, if the topic still contains it; or start a new "
+        "query with another `name` and `checkpoint`",
         retryable=False,
     )
 
@@ -104,7 +118,8 @@ class _ReadPartition:
     """Content of a partition of the commit topic."""
 
     next_offset: int
-    markers: dict[bytes, bytes]
+    records: dict[bytes, Record]
+    """The newest record of each key."""
 
 
 class MarkerReader:
@@ -143,7 +158,7 @@ class MarkerReader:
             ):  # first read, or the topic was created again
                 known = _ReadPartition(max(0, end - _TAIL_RECORDS), {})
                 self._read(partition, known, end, deadline, to_the_end=to_the_end)
-                if key not in known.markers and end > _TAIL_RECORDS:
+                if key not in known.records and end > _TAIL_RECORDS:
                     known = _ReadPartition(0, {})
             self._read(partition, known, end, deadline, to_the_end=to_the_end)
         except KafkaException as error:
@@ -152,8 +167,8 @@ class MarkerReader:
                 retryable=not is_lasting(error.args[0].code()),
             ) from error
         self._known[partition] = known
-        value = known.markers.get(key)
-        return None if value is None else decoded(key, value)
+        record = known.records.get(key)
+        return None if record is None else decoded(record)
 
     def old_keys(self, partition: int, *, to_the_end: bool) -> list[OldKey]:
         """Keys of older versions in the partition, sorted by their newest markers.
@@ -162,9 +177,10 @@ class MarkerReader:
         """
         self._known.pop(partition, None)  # maybe only the tail was read
         self.newest(partition, b"", to_the_end=to_the_end)
-        markers = self._known[partition].markers
         return [
-            _old_key(key) for key, value in markers.items() if value and b'"format"' not in value
+            _old_key(key)
+            for key, record in self._known[partition].records.items()
+            if record.value and b'"format"' not in record.value
         ]
 
     def delivered(
@@ -174,13 +190,13 @@ class MarkerReader:
         `to_the_end`: as for `newest`."""
         self._known.pop(partition, None)  # maybe only the tail was read
         self.newest(partition, b"", to_the_end=to_the_end)
-        records = self._known[partition].markers
+        records = self._known[partition].records
         batch = interval = NO_BATCH
-        if key in records and (marker := decoded(key, records[key])).query_id == query_id:
+        if key in records and (marker := decoded(records[key])).query_id == query_id:
             batch = marker.batch_id
-        for found, value in records.items():
+        for found, record in records.items():
             if found.startswith(key + b"/") and found != key + _FENCE:
-                part = _fields(found, value)
+                part = _fields(record)
                 if part.get("query_id") == query_id:
                     interval = max(interval, part["batch_id"])
         return Delivered(max(batch, interval), interval)
@@ -228,8 +244,10 @@ class MarkerReader:
             known.next_offset = max(known.next_offset, offset)
             return True
         key = message.key() or b""
-        known.markers.pop(key, None)  # sorts the keys by their newest markers
-        known.markers[key] = message.value() or b""
+        known.records.pop(key, None)  # sorts the keys by their newest records
+        partition, value = message.partition(), message.value() or b""
+        assert partition is not None
+        known.records[key] = Record(self._topic, partition, offset, key, value)
         # The control record of the transaction follows its last record. If only one offset
         # follows, it is that of the control record.
         is_last = self._has_one_record_a_transaction and offset + 2 >= end

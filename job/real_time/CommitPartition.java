@@ -78,7 +78,7 @@ final class CommitPartition implements AutoCloseable {
     long deadline = System.nanoTime() + READ.toNanos();
     while (consumer.position(partition) < end) {
       for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL)) {
-        parts.read(record.key(), record.value());
+        parts.read(record.offset(), record.key(), record.value());
       }
       if (System.nanoTime() > deadline) {
         throw new TimeoutException(

@@ -1,6 +1,7 @@
 package streamjoin;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
@@ -9,6 +10,8 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.Map;
 import java.util.Set;
 
 /**
@@ -20,7 +23,8 @@ public final class DeliveredParts {
   /** Fingerprint of an interval and of its marker. */
   public static final String INTERVAL = "interval";
 
-  private static final ObjectMapper JSON = new ObjectMapper();
+  private static final ObjectMapper JSON =
+      new ObjectMapper().enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS);
   private static final int FORMAT = 1;
   private static final long NO_BATCH = -1;
   private static final String START_AGAIN =
@@ -40,12 +44,21 @@ public final class DeliveredParts {
       this.kind = kind;
     }
 
-    /** "disagreement" or "taken_over". */
+    /** "disagreement", "taken_over" or "unavailable". */
     public String kind() {
       return kind;
     }
   }
 
+  /** The record of another program. The message is its content. */
+  private static final class ForeignRecordException extends Exception {
+    ForeignRecordException(String content) {
+      super(content);
+    }
+  }
+
+  private final String topic;
+  private final int slot;
   private final String markerKey;
   private final String partPrefix;
   private final String fenceKey;
@@ -71,7 +84,11 @@ public final class DeliveredParts {
   private final Set<String> ids = new HashSet<>();
   private int nextPart;
 
+  /** Messages for the keys whose newest record is that of another program. */
+  private final Map<String, String> foreign = new LinkedHashMap<>();
+
   /**
+   * @param topic the commit topic
    * @param slot number of the state partition
    * @param fingerprint of the input offsets of a micro-batch; INTERVAL for an interval
    * @param since first batch of the checkpoint that is delivered exactly once
@@ -79,6 +96,7 @@ public final class DeliveredParts {
    * @param fence fence number of the run; 0: there was no fence
    */
   public DeliveredParts(
+      String topic,
       String name,
       int slot,
       String queryId,
@@ -87,6 +105,8 @@ public final class DeliveredParts {
       long since,
       Long repeats,
       long fence) {
+    this.topic = topic;
+    this.slot = slot;
     markerKey = markerKey(name, slot);
     partPrefix = markerKey + "/";
     fenceKey = fenceKey(name, slot);
@@ -99,41 +119,97 @@ public final class DeliveredParts {
   }
 
   /** Reads the next committed record of the slot's partition, in the order of the offsets. */
-  public void read(byte[] recordKey, byte[] value) {
+  public void read(long offset, byte[] recordKey, byte[] value) {
     String key = recordKey == null ? "" : new String(recordKey, StandardCharsets.UTF_8);
-    if (key.equals(markerKey)) {
-      JsonNode marker = parsed(value);
-      newestQuery = marker.get("query_id").textValue();
-      newestBatch = marker.get("batch_id").longValue();
-      newestFingerprint = marker.get("fingerprint").textValue();
-      if (newestQuery.equals(queryId)) {
-        oldestBatch = Math.min(oldestBatch, newestBatch);
-      }
-    } else if (key.equals(fenceKey)) {
-      readFence(parsed(value));
-    } else if (key.startsWith(partPrefix)) {
-      readPart(Integer.parseInt(key.substring(partPrefix.length())), parsed(value));
-    }
-  }
-
-  private void readFence(JsonNode read) {
-    if (read.get("query_id").textValue().equals(queryId)) {
-      newestFence = Math.max(newestFence, read.get("number").longValue());
-    }
-  }
-
-  private void readPart(int number, JsonNode part) {
-    if (!part.get("query_id").textValue().equals(queryId)) {
+    if (!key.equals(markerKey) && !key.startsWith(partPrefix)) {
       return;
     }
-    long interval = part.get("batch_id").longValue();
+    try {
+      readOwn(key, value);
+      foreign.remove(key);
+    } catch (ForeignRecordException e) {
+      foreign.put(key, noMarker(offset, key, e.getMessage()));
+    }
+  }
+
+  private void readOwn(String key, byte[] value) throws ForeignRecordException {
+    JsonNode fields = parsed(value);
+    if (key.equals(markerKey)) {
+      readMarker(fields, value);
+    } else if (key.equals(fenceKey)) {
+      readFence(fields, value);
+    } else {
+      readPart(key.substring(partPrefix.length()), fields, value);
+    }
+  }
+
+  private void readMarker(JsonNode fields, byte[] value) throws ForeignRecordException {
+    long batch = integer(fields, "batch_id", "a batch", value);
+    String newFingerprint = text(fields, "fingerprint", "a fingerprint", value);
+    newestQuery = text(fields, "query_id", "a query id", value);
+    newestBatch = batch;
+    newestFingerprint = newFingerprint;
+    if (newestQuery.equals(queryId)) {
+      oldestBatch = Math.min(oldestBatch, newestBatch);
+    }
+  }
+
+  private void readFence(JsonNode fields, byte[] value) throws ForeignRecordException {
+    long number = integer(fields, "number", "a fence number", value);
+    if (text(fields, "query_id", "a query id", value).equals(queryId)) {
+      newestFence = Math.max(newestFence, number);
+    }
+  }
+
+  private void readPart(String number, JsonNode fields, byte[] value)
+      throws ForeignRecordException {
+    long interval = integer(fields, "batch_id", "a batch", value);
+    if (!text(fields, "query_id", "a query id", value).equals(queryId)) {
+      return;
+    }
+    JsonNode read = fields.path("ids");
+    if (!read.isArray() || !number.matches("\\d{1,9}")) {
+      throw without(read.isArray() ? "the number of a part in its key" : "ids", value);
+    }
     newestParts = Math.max(newestParts, interval);
     if (interval == recovered()) {
-      nextPart = Math.max(nextPart, number + 1);
-      for (JsonNode id : part.get("ids")) {
+      nextPart = Math.max(nextPart, Integer.parseInt(number) + 1);
+      for (JsonNode id : read) {
         ids.add(id.textValue());
       }
     }
+  }
+
+  private static long integer(JsonNode fields, String name, String noun, byte[] value)
+      throws ForeignRecordException {
+    JsonNode field = fields.path(name);
+    if (!field.isIntegralNumber() || !field.canConvertToLong()) {
+      throw without(noun, value);
+    }
+    return field.longValue();
+  }
+
+  private static String text(JsonNode fields, String name, String noun, byte[] value)
+      throws ForeignRecordException {
+    JsonNode field = fields.path(name);
+    if (!field.isTextual()) {
+      throw without(noun, value);
+    }
+    return field.textValue();
+  }
+
+  private static ForeignRecordException without(String noun, byte[] value) {
+    return new ForeignRecordException(value.length + " bytes without " + noun);
+  }
+
+  /** As `_no_marker` in job/delivery/markers.py. */
+  private String noMarker(long offset, String key, String content) {
+    return String.format(
+        "the newest record with the key %s, at offset %d of the commit topic %s, partition %d, is %s. "
+            + "Another program has written it, so the last delivered batch is unknown. Write the "
+            + "previous record of the key again, if the topic still contains it; or start a new "
+            + "query with another `name` and `checkpoint`",
+        key, offset, topic, slot, content);
   }
 
   /**
@@ -192,6 +268,9 @@ public final class DeliveredParts {
   }
 
   private void checkRun() {
+    for (String message : foreign.values()) {
+      throw new WriteRefusedException("unavailable", message);
+    }
     if (newestQuery != null && !newestQuery.equals(queryId)) {
       throw new WriteRefusedException(
           "taken_over",
@@ -275,11 +354,15 @@ public final class DeliveredParts {
     }
   }
 
-  private static JsonNode parsed(byte[] value) {
+  /** The fields of a record. None if it is no JSON. */
+  private static JsonNode parsed(byte[] value) throws ForeignRecordException {
+    if (value == null || value.length == 0) {
+      throw new ForeignRecordException("a tombstone");
+    }
     try {
       return JSON.readTree(value);
     } catch (IOException e) {
-      throw new UncheckedIOException(e);
+      return JSON.nullNode();
     }
   }
 

@@ -184,6 +184,7 @@ final class TransactionSlot {
 
   private DeliveredParts nothingDelivered() {
     return new DeliveredParts(
+        target.commitTopic,
         target.name,
         partition,
         target.queryId,

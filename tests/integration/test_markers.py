@@ -195,7 +195,10 @@ def test_marker_that_another_program_has_replaced_is_an_error_and_no_first_start
     writer.producer.produce(topic, value, KEY, 0)
     writer.producer.commit_transaction(SECONDS)
 
-    message = re.escape(f"the newest record with the key query/0 is {content}. Another program")
+    message = re.escape(
+        f"the newest record with the key query/0, at offset 2 of the commit topic {topic}, "
+        f"partition 0, is {content}. Another program"
+    )
     for read in (
         lambda: reader.newest(0, KEY, to_the_end=True),
         lambda: reader.delivered(0, KEY, "q", to_the_end=True),

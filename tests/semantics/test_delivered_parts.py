@@ -16,6 +16,7 @@ from job.delivery.commit_protocol import (
     DisagreementError,
     Marker,
     TakenOverError,
+    UnavailableError,
 )
 from job.delivery.interval_protocol import (
     INTERVAL,
@@ -27,10 +28,13 @@ from job.delivery.interval_protocol import (
     is_decided,
     opened,
 )
-from job.delivery.markers import encoded, encoded_fence, fence_key, marker_key
+from job.delivery.markers import Record as CommitRecord
+from job.delivery.markers import decoded, encoded, encoded_fence, fence_key, marker_key
 from job.real_time.join import java_class
 
+TOPIC = "joined.commits"
 NAME = "joined"
+OFFSET = 40
 SLOT = 3
 CASES = 1_500
 KINDS = {DisagreementError: "disagreement", TakenOverError: "taken_over"}
@@ -90,14 +94,14 @@ def in_java(spark: SparkSession, opening: Opening, records: Sequence[Record]) ->
     batch = opening.batch
     arguments = (batch.query_id, batch.batch_id, batch.fingerprint, batch.since)
     parts = java_class(spark, "DeliveredParts")(
-        NAME, SLOT, *arguments, opening.repeats, opening.fence
+        *(TOPIC, NAME, SLOT, *arguments, opening.repeats, opening.fence)
     )
     # Records of other joins, and of another slot with the same first digit.
     foreign = [marker_key("other", "3"), marker_key(NAME, "31"), marker_key(NAME, "31") + b"/7"]
     for other in (*foreign, fence_key("other", "3"), fence_key(NAME, "31")):
-        parts.read(other, b"{}")
+        parts.read(OFFSET, other, b"{}")
     for record in records:
-        parts.read(key(record), value(record))
+        parts.read(OFFSET, key(record), value(record))
     return parts
 
 
@@ -200,6 +204,91 @@ def _kind(outcome: Outcome) -> object:
         case Opened(ids=ids):
             return "recovered" if ids else "new"
     return outcome
+
+
+FOREIGN = [
+    b"",
+    b"hello",
+    b"[]",
+    b"[" * 100_000,
+    b'{"format": 1}',
+    b'{"format": 1, "batch_id": null, "fingerprint": "f", "query_id": "q"}',
+    b'{"format": 1, "batch_id": true, "fingerprint": "f", "query_id": "q"}',
+    b'{"format": 1, "batch_id": "7", "fingerprint": "f", "query_id": "q"}',
+    b'{"format": 1, "batch_id": 7.5, "fingerprint": "f", "query_id": "q"}',
+    b'{"format": 1, "batch_id": 7, "fingerprint": "f", "query_id": "q"} and more',
+    b'{"format": 1, "batch_id": 7, "query_id": "q"}',
+    b'{"format": 1, "batch_id": 7, "fingerprint": 5, "query_id": "q"}',
+    b'{"format": 1, "batch_id": 7, "fingerprint": "f"}',
+    b'{"format": 1, "batch_id": 7, "fingerprint": "f", "query_id": null}',
+    "Grüße".encode("latin-1"),
+]
+"""Values that are no marker."""
+OPENING = Opening(Batch(8, "g", 0, "q"), None, fence=0)
+
+
+def refusal(parts: Any) -> Refused:
+    outcome, other = java_outcome(parts)
+    assert isinstance(outcome, Refused)
+    assert outcome == other
+    return outcome
+
+
+@pytest.mark.parametrize("foreign", [None, *FOREIGN], ids=lambda value: str(value)[:60])
+def test_record_that_is_no_marker_is_refused_as_by_the_driver(
+    spark: SparkSession, foreign: bytes | None
+) -> None:
+    marker = Marker(7, "f", "q")
+    with pytest.raises(UnavailableError) as by_the_driver:
+        decoded(CommitRecord(TOPIC, SLOT, 41, key(marker), foreign or b""))
+    parts = in_java(spark, OPENING, [marker])
+    parts.read(41, key(marker), foreign)
+    # The records of other keys do not replace it.
+    parts.read(42, key(Fence("q", 0)), value(Fence("q", 0)))
+    parts.read(43, marker_key(NAME, "31"), value(marker))
+
+    assert Refused("unavailable", str(by_the_driver.value)) == refusal(parts)
+    assert (
+        f"at offset 41 of the commit topic {TOPIC}, partition {SLOT}, is" in refusal(parts).message
+    )
+    # The remedy of the message.
+    parts.read(44, key(marker), value(marker))
+    assert (False, Opened(next_part=0)) == java_outcome(parts)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "foreign", "content"),
+    [
+        ("/fence", None, "a tombstone"),
+        ("/fence", b'{"query_id": "q"}', "17 bytes without a fence number"),
+        ("/fence", b'{"number": 5}', "13 bytes without a query id"),
+        ("/2", None, "a tombstone"),
+        ("/2", b'{"query_id": "q", "ids": []}', "28 bytes without a batch"),
+        ("/2", b'{"batch_id": 8, "ids": []}', "26 bytes without a query id"),
+        ("/2", b'{"query_id": "q", "batch_id": 8}', "32 bytes without ids"),
+        *(
+            (
+                suffix,
+                b'{"query_id": "q", "batch_id": 8, "ids": []}',
+                "43 bytes without the number of a part in its key",
+            )
+            for suffix in ("/x", "/2/3", "/99999999999", "/-1", "/")
+        ),
+    ],
+)
+def test_record_that_is_no_part_and_no_fence_is_refused(
+    spark: SparkSession, suffix: str, foreign: bytes | None, content: str
+) -> None:
+    parts = in_java(spark, OPENING, [Marker(7, "f", "q")])
+    record_key = marker_key(NAME, str(SLOT)) + suffix.encode()
+    parts.read(41, record_key, foreign)
+
+    found = refusal(parts)
+    assert "unavailable" == found.kind
+    assert found.message.startswith(
+        f"the newest record with the key {record_key.decode()}, at offset 41 of the commit topic "
+        f"{TOPIC}, partition {SLOT}, is {content}. Another program has written it"
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from deploy.local.kafka import EmbeddedKafka
+from job.delivery.commit_protocol import Marker
 from job.delivery.interval_protocol import Fence
-from job.delivery.markers import encoded_fence, fence_key
+from job.delivery.markers import encoded, encoded_fence, fence_key, marker_key
 from job.delivery.producers import is_lasting
 from job.real_time.transactions import COLUMNS, Identity, Transactions
 from job.spark.failures import cause_of_class, failure_of
@@ -157,9 +158,12 @@ class Writes:
         return folder
 
     def fence(self, number: int) -> None:
+        self.commit_record(fence_key(self._name, "0"), encoded_fence(Fence("q", number)))
+
+    def commit_record(self, key: bytes, value: bytes) -> None:
+        """Write a record to the commit topic."""
         producer = Producer({"bootstrap.servers": self._kafka.bootstrap_servers})
-        fence = encoded_fence(Fence("q", number))
-        producer.produce(self.commits, fence, fence_key(self._name, "0"))
+        producer.produce(self.commits, value, key)
         assert 0 == producer.flush(PATIENCE_SECONDS)
 
     def found(self, isolation_level: str = "read_committed") -> Found:
@@ -240,6 +244,29 @@ def test_bug_planted_in_the_writer_is_caught(
 
     with pytest.raises(AssertionError, match=r"^assert "):
         check(spark, broker, name, tmp_path)
+
+
+def test_record_of_another_program_is_reported_with_its_place_and_the_remedy_helps(
+    spark: SparkSession, broker: tuple[EmbeddedKafka, Proxy], tmp_path: Path
+) -> None:
+    kafka, _ = broker
+    writes = Writes(spark, kafka, "foreign", tmp_path)
+    key = marker_key("foreign", "0")
+    assert "" == writes.failure(writes.run(), "a", 0)
+    writes.commit_record(key, b"{}")
+
+    with pytest.raises(Py4JJavaError) as raised:
+        writes.write(writes.run(), "b", 1)
+    failure = cause_of_class(raised.value, "streamjoin.DeliveryFailure")
+    assert ("unavailable", False) == (failure.kind(), failure.isRetryable())
+    # Offset 0: the marker. Offset 1: the end of its transaction.
+    place = f"at offset 2 of the commit topic {writes.commits}, partition 0, is 2 bytes without"
+    assert place in failure.getMessage()
+
+    assert "Write the previous record of the key again" in failure.getMessage()
+    writes.commit_record(key, encoded(Marker(0, "offsets", "q")))
+    assert "" == writes.failure(writes.run(), "b", 1)
+    assert Counter("ab") == writes.found().rows
 
 
 def test_batch_that_does_not_fit_the_buffer_of_the_producer_is_written_or_retried(
