@@ -97,6 +97,14 @@ def _fields(record: Record) -> Mapping[str, Any]:
     raise _no_marker(record, content)
 
 
+def _decoded_fence(record: Record) -> Fence:
+    with suppress(ValueError, RecursionError):
+        match json.loads(record.value):
+            case {"query_id": str(query_id), "number": int(number)}:
+                return Fence(query_id, number)
+    raise _no_marker(record, f"{len(record.value)} bytes without the number of a fence")
+
+
 def _no_marker(record: Record, content: str) -> UnavailableError:
     return UnavailableError(
         f"the newest record with the key {record.key.decode(errors='replace')}, at offset "
@@ -191,15 +199,20 @@ class MarkerReader:
         self._known.pop(partition, None)  # maybe only the tail was read
         self.newest(partition, b"", to_the_end=to_the_end)
         records = self._known[partition].records
-        batch = interval = NO_BATCH
+        batch = interval = fenced = NO_BATCH
+        fence = 0
         if key in records and (marker := decoded(records[key])).query_id == query_id:
             batch = marker.batch_id
-        for found, record in records.items():
-            if found.startswith(key + b"/") and found != key + _FENCE:
+        for found, record in records.items():  # in the order of the partition
+            if found == key + _FENCE:
+                newest = _decoded_fence(record)
+                if newest.query_id == query_id:
+                    fence, fenced = newest.number, interval
+            elif found.startswith(key + b"/"):
                 part = _fields(record)
                 if part.get("query_id") == query_id:
                     interval = max(interval, part["batch_id"])
-        return Delivered(max(batch, interval), interval)
+        return Delivered(max(batch, interval), interval, fence, fenced)
 
     @property
     def partitions(self) -> int:

@@ -126,9 +126,9 @@ def test_marker_is_found_behind_many_markers_of_others(
 def test_newest_batch_or_interval_of_which_a_query_has_delivered_anything_is_found(
     kafka: EmbeddedKafka, topic: str, writer: Writer
 ) -> None:
-    def delivered(query_id: str = "q") -> Delivered:
+    def delivered(query_id: str = "q", *, to_the_end: bool = True) -> Delivered:
         reader = new_reader(kafka, topic)
-        return reader.delivered(0, KEY, query_id, to_the_end=True)
+        return reader.delivered(0, KEY, query_id, to_the_end=to_the_end)
 
     assert Delivered(NO_BATCH, NO_BATCH) == delivered()
     writer.commit(7)
@@ -138,13 +138,29 @@ def test_newest_batch_or_interval_of_which_a_query_has_delivered_anything_is_fou
     assert Delivered(NO_BATCH, NO_BATCH) == delivered("other")
 
     part = {"format": 1, "query_id": "q", "batch_id": 8, "ids": ["a"]}
-    for key, value in ((KEY + b"/0", part), (fence_key("query", "0"), {"query_id": "q"})):
+    fence = {"format": 1, "query_id": "q", "number": 3}
+    for key, value in ((KEY + b"/0", part), (fence_key("query", "0"), fence)):
         writer.producer.begin_transaction()
         writer.producer.produce(topic, json.dumps(value), key, 0)
         writer.producer.commit_transaction(SECONDS)
-    assert Delivered(8, 8) == delivered()
+    assert Delivered(8, 8, 3, 8) == delivered()
+    assert Delivered(NO_BATCH, NO_BATCH) == delivered("other")
     writer.commit(9)
-    assert Delivered(9, 8) == delivered()
+    assert Delivered(9, 8, 3, 8) == delivered()
+
+    another = Writer(kafka, topic, "of another join")
+    another.open(1, b"another")
+    for key, value in (
+        (KEY + b"/1", {**part, "batch_id": 10}),
+        (fence_key("query", "0"), {**fence, "number": 4}),
+        (KEY + b"/2", {**part, "batch_id": 11}),
+    ):
+        writer.producer.begin_transaction()
+        writer.producer.produce(topic, json.dumps(value), key, 0)
+        writer.producer.commit_transaction(SECONDS)
+    assert Delivered(9, 8, 3, 8) == delivered(to_the_end=False)
+    another.producer.abort_transaction(SECONDS)
+    assert Delivered(11, 11, 4, 10) == delivered()
 
 
 def test_marker_hidden_by_an_open_transaction_is_an_error(

@@ -3,6 +3,7 @@
 python -m tests.unit.delivery.explore_intervals [--schedules 100000] [--from 0]
 python -m tests.unit.delivery.explore_intervals --late-tasks   # each has a task of a cut interval
 python -m tests.unit.delivery.explore_intervals --changes      # with changes and undos
+python -m tests.unit.delivery.explore_intervals --checks   # of changes while the query runs
 python -m tests.unit.delivery.explore_intervals --bugs   # the first schedule that shows each
 """
 
@@ -18,6 +19,7 @@ from tests.unit.delivery.interval_bugs import (
     violation_of_a_late_task,
 )
 from tests.unit.delivery.interval_changes import violation_of_a_change
+from tests.unit.delivery.interval_checks import violation_of_a_check
 
 
 def main() -> int:
@@ -26,6 +28,7 @@ def main() -> int:
     parser.add_argument("--from", type=int, default=0, dest="first")
     parser.add_argument("--late-tasks", action="store_true")
     parser.add_argument("--changes", action="store_true")
+    parser.add_argument("--checks", action="store_true")
     parser.add_argument("--bugs", action="store_true")
     options = parser.parse_args()
     numbers = range(options.first, options.first + options.schedules)
@@ -36,6 +39,8 @@ def main() -> int:
     explored = violation_of_a_late_task if options.late_tasks else violation
     if options.changes:
         explored = violation_of_a_change
+    if options.checks:
+        explored = violation_of_a_check
     began, wrong = time.process_time(), 0
     for number in numbers:
         if (text := explored(number)) is not None:

@@ -6,7 +6,7 @@ It follows query/real_time.py and Spark, and performs the steps of the protocol 
 
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from job.delivery.commit_protocol import Batch, NotDeliveredError
 from job.delivery.interval_protocol import INTERVAL, Fence
@@ -33,8 +33,17 @@ class Surroundings(interval_executors.Surroundings, Protocol):
         """Raises NotDeliveredError for a driver that has lost the lease."""
 
 
+class _StoppedError(Exception):
+    """The driver ends between two batches, as a stop requires."""
+
+
 class Driver:
     def __init__(self, world: Surroundings) -> None:
+        self.phase: Literal["catch-up", "intervals"] | None = None
+        """Of the run. None: it starts."""
+        self.stops = False
+        """Set by a stop that lets the batch or the interval end."""
+        self.has_stopped = False
         self._world = world
         self._schedule = world.schedule
         self._executors = Executors(world)
@@ -43,6 +52,13 @@ class Driver:
 
     def live(self) -> Iterator[None]:
         """A step at a time; raises what ended it."""
+        try:
+            yield from self._live()
+        except _StoppedError:
+            self.has_stopped = True
+            yield
+
+    def _live(self) -> Iterator[None]:
         yield
         if not self._is_exactly_once:
             self._checkpoint.since = None
@@ -59,7 +75,13 @@ class Driver:
     def _has(self, bug: str) -> bool:
         return self._world.driver_bug == bug
 
+    def _check_stop(self) -> None:
+        """As Spark, before each batch and before the first task of a planned batch."""
+        if self.stops:
+            raise _StoppedError
+
     def _begin_run(self) -> Iterator[None]:
+        self.phase = None
         self._slots = [
             [self._world.protocol.Slot() for _ in range(_EXECUTORS)] for _ in range(SLOTS)
         ]
@@ -94,8 +116,10 @@ class Driver:
         needs_ends = self._cut is not None and self._cut.repeat_until is None
         if needs_ends and self._is_exactly_once and not self._has("ends recorded before fencing"):
             yield from self._fence()
+        self.phase = "catch-up"
         while True:
             yield
+            self._check_stop()
             batch_id = self._checkpoint.last + 1
             if batch_id not in self._checkpoint.planned and not self._plan(batch_id):
                 return
@@ -105,6 +129,7 @@ class Driver:
                 if self._schedule.choose() % 2:
                     return
                 yield from self._begin_run()
+                self.phase = "catch-up"
             elif self._cut is None and self._schedule.choose() % 4 == 0:
                 return
 
@@ -158,14 +183,17 @@ class Driver:
 
     def _intervals(self) -> Iterator[None]:
         yield from self._begin_run()
+        self.phase = "intervals"
         while True:
             yield
+            self._check_stop()
             batch_id = self._checkpoint.last + 1
             self._tracked = max(self._tracked, self._watermark())
             if self._cut is not None and not self._has("earlier watermark after a cut interval"):
                 self._tracked = max(self._tracked, self._cut.watermark)
             self._checkpoint.recorded = Recorded(batch_id, self._tracked)
             yield
+            self._check_stop()
             yield from self._interval(batch_id, self._tracked)
             self._cut, self._repeats = None, None
             if self._schedule.choose() % 4 == 0:
@@ -177,7 +205,8 @@ class Driver:
         running = [self._deliver(self._opening(batch), task) for task in tasks]
         while running:
             choice = self._schedule.choose()
-            if tasks[0].end is None and (choice >= 245 or self._schedule.is_over):
+            is_over = choice >= 245 or self.stops or self._schedule.is_over
+            if tasks[0].end is None and is_over:
                 ends = self._latest()
                 for task in tasks:
                     task.end = ends
