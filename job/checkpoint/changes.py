@@ -2,6 +2,7 @@
 
     <new>/change.json     the replay of the new query (job/change/replay.py)
     <old>/changed.json    the folder of the new checkpoint, and both specs of a change over HTTP
+    <old>/requested_change.json   the last change that was requested over HTTP, until it is made
 
 Until changed.json is written, only the old query can start. Afterwards only the new query can
 start. So after a crash at any point exactly one query can start, and the change can be repeated.
@@ -21,8 +22,10 @@ from job.checkpoint.documents import read_document, write_document
 from job.errors import CheckpointError, ConflictError
 from job.event_time.partitions import Offsets
 from job.join_spec.sides import SIDES, Side
+from job.protocol.reports import ChangeRequestReport
 
 _CHANGED = "changed.json"
+_REQUESTED = "requested_change.json"
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,21 @@ def hand_over(old: Checkpoint, new: Checkpoint, texts: SpecTexts | None = None) 
 
 def take_back(old: Checkpoint) -> None:
     """Undo `hand_over`."""
+    old.folder.remove(_REQUESTED)  # This change was made.
     old.folder.remove(_CHANGED)
+
+
+def write_request(checkpoint: Checkpoint, report: ChangeRequestReport) -> None:
+    write_document(checkpoint.folder, _REQUESTED, report.model_dump(mode="json"))
+
+
+def read_request(checkpoint: Checkpoint) -> ChangeRequestReport | None:
+    """The last requested change of the query. None: there was none, or it was made and undone."""
+    document = read_document(checkpoint.folder, _REQUESTED)
+    if document is None:
+        return None
+    fields = {name: value for name, value in document.items() if name != "format"}
+    return ChangeRequestReport.model_validate(fields)
 
 
 def successor(checkpoint: Checkpoint) -> str | None:

@@ -10,7 +10,8 @@
     <checkpoint>/fence.json           number of the newest fence of the query's producers
     <checkpoint>/replaces.json        queries that this one may replace in the commit topic
     <checkpoint>/change.json          replay of the records of the query that this one replaces
-    <checkpoint>/changed.json         checkpoint that continues this one (both files: changes.py)
+    <checkpoint>/changed.json         checkpoint that continues this one
+    <checkpoint>/requested_change.json   the last change that a client requested (see changes.py)
     <checkpoint>/topics.json          Kafka's id of each topic that the query uses
     <checkpoint>/lease.json           the job that uses the checkpoint (lease.py)
     <checkpoint>/query/               Spark's own files: offsets, commits, state
@@ -149,6 +150,11 @@ class Checkpoint:
         """The last batch that ended. None: no batch has ended."""
         return self._newest_batch("commits")
 
+    @property
+    def last_planned_id(self) -> int | None:
+        """The last batch that was planned. None: no batch was."""
+        return self._newest_batch("offsets")
+
     def _newest_batch(self, log: str) -> int | None:
         names = self.folder.names(f"query/{log}")
         return max((int(name) for name in names if name.isdecimal()), default=None)
@@ -156,7 +162,7 @@ class Checkpoint:
     @property
     def is_committed(self) -> bool:
         """Whether Spark has committed every batch that it has planned."""
-        return self._newest_batch("offsets") == self.last_batch_id
+        return self.last_planned_id == self.last_batch_id
 
     @property
     def offsets(self) -> Offsets | None:

@@ -79,6 +79,19 @@ def prepare_commit_topic(plan: JoinPlan, access: KafkaAccess) -> None:
         raise _refusal(error, plan, access) from error
 
 
+def check_commit_topic_settings(plan: JoinPlan, access: KafkaAccess) -> None:
+    """Raises TopicError if `prepare_commit_topic` would refuse the existing topic. Changes
+    nothing."""
+    if plan.output.delivery is not Delivery.EXACTLY_ONCE:
+        return
+    client = admin(librdkafka_settings(access))
+    try:
+        if _partitions(client, plan.output.commit_topic) is not None:
+            _check_settings(client, plan)
+    except KafkaException as error:
+        raise _refusal(error, plan, access) from error
+
+
 def _partitions(client: AdminClient, topic: str) -> int | None:
     topics = client.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_SECONDS)
     try:

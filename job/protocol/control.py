@@ -26,7 +26,7 @@ from job.join_spec.sides import Side
 from job.join_spec.start_positions import StartPositions
 from job.protocol.status import JobStatus
 
-Verb = Literal["pause", "resume", "stop", "restart", "reset", "change", "undo"]
+Verb = Literal["pause", "resume", "stop", "restart", "reset", "change", "undo", "cancel"]
 ReadCall = Literal[
     "plan", "progress", "failures", "state", "state_count", "explain", "validate", "change_plan",
     "check_undo",
@@ -71,6 +71,8 @@ class Request(BaseModel):
     completes_interval: bool = False
     """For `stop`: let the current interval of real-time mode end. Otherwise, with exactly-once
     delivery, the next start repeats the interval."""
+    query_id: str | None = None
+    """For a command: the job refuses it if it runs another query. None: any query."""
     state: StateRequest | None = None
     """Required for `state` and `explain`."""
     spec: str | None = None
@@ -120,6 +122,7 @@ class CallHandler(Protocol):
         completes_interval: bool = False,
         spec: str | None = None,
         state_partitions: int | None = None,
+        query_id: str | None = None,
     ) -> None:
         """Records the command and returns at once.
 
@@ -168,6 +171,7 @@ def respond(line: bytes, handler: CallHandler, caller_gone: Event) -> Response:
                 completes_interval=request.completes_interval,
                 spec=request.spec,
                 state_partitions=request.state_partitions,
+                query_id=request.query_id,
             )
     except StreamjoinError as error:
         return Response(status=handler.status(), error=_call_error(error))

@@ -165,6 +165,9 @@ class ChangeRequestReport(_Report):
     failed_at: datetime | None = None
     """Null: the change has not failed. When it is made, the status is that of the new query."""
     error: str | None = None
+    waits_for: str | None = None
+    """What the change waits for, in words, with its progress. Null: it does not wait, and the old
+    query stops or has stopped."""
     repeated_interval: int | None = None
     """The change waits until the old query has repeated this interrupted interval. Null: it waits
     for no interval."""

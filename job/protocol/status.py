@@ -88,7 +88,7 @@ class JobStatus(_Value):
     """The last count of the state rows, in this run or an earlier one."""
     last_reset: ResetReport | None = None
     last_change: ChangeRequestReport | None = None
-    """None: no change was requested since the start of the query."""
+    """The last change that was requested and is pending, or was not made. None: there is none."""
     change: ChangeReport | None = None
     """Progress of the replay. None: the query replaces no other query."""
     lineage_events: dict[str, int] | None = None

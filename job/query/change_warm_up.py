@@ -47,6 +47,12 @@ _POLL_SECONDS = 0.2
 _log = structlog.get_logger()
 
 
+def saves_time(plan: JoinPlan, replay: Replay) -> bool:
+    """Whether a change has a warm-up. Only a query that starts registers its schemas."""
+    has_schema = (plan.output.schema or plan.output.key_schema) is not None
+    return replay.records >= RECORDS_MIN and not has_schema
+
+
 def warm_up(
     spark: SparkSession,
     plan: JoinPlan,

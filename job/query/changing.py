@@ -17,7 +17,7 @@ from job.change.start_offsets import needed_from_ms, start_offsets
 from job.checkpoint import changes
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.cli import leased, view_checkpoint
-from job.delivery.commit_topic import prepare_commit_topic
+from job.delivery.commit_topic import check_commit_topic_settings, prepare_commit_topic
 from job.delivery.exactly_once import delivery_target, fence_slots, take_name_over
 from job.delivery.ownership import newest_delivered
 from job.errors import ConflictError, JobUnavailableError, StreamjoinError
@@ -42,12 +42,13 @@ from job.protocol.status import JobStatus, QueryState
 from job.query.old_query import (
     POLL_SECONDS,
     RUNNING,
-    SECONDS_MORE,
     await_repetition,
+    check_same_query,
     frozen,
     interval_to_repeat,
     job_of,
     refusal,
+    seconds_to_stop,
 )
 from job.settings import JobSettings
 from job.waiting import wait_until
@@ -96,7 +97,8 @@ def change(
         checked(old, new, old_checkpoint, new_checkpoint, settings.state_partitions)
         if await_repetition(old, old_checkpoint, settings, progress):
             checked(old, new, old_checkpoint, new_checkpoint, settings.state_partitions)
-        with leased(new_checkpoint), _stopped_job(old, settings), leased(old_checkpoint):
+        stopped = _stopped_job(old, old_checkpoint, settings)
+        with leased(new_checkpoint), stopped, leased(old_checkpoint):
             return hand_over(old, new, old_checkpoint, new_checkpoint, settings.state_partitions)
 
 
@@ -112,6 +114,7 @@ def checked(
     made = planned(old, new, old_checkpoint, state_partitions)
     changes.check_is_new(new_checkpoint)
     _check_schemas(new)
+    check_commit_topic_settings(new, _access(new))
     return made
 
 
@@ -164,7 +167,7 @@ def undo(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> None:
     delivered results."""
     with _both(old, new, settings) as (old_checkpoint, new_checkpoint):
         check_undo(old_checkpoint, new_checkpoint)
-        with _stopped_job(new, settings), leased(new_checkpoint):
+        with _stopped_job(new, new_checkpoint, settings), leased(new_checkpoint):
             take_back(old_checkpoint, new_checkpoint)
 
 
@@ -319,34 +322,41 @@ def _take_name_over(
 
 
 @contextmanager
-def _stopped_job(plan: JoinPlan, settings: JobSettings) -> Iterator[None]:
-    """Stops the query of the job on the control socket, if it has the name of `plan`. If this or
-    the block fails, a query that ran before continues."""
+def _stopped_job(plan: JoinPlan, checkpoint: Checkpoint, settings: JobSettings) -> Iterator[None]:
+    """Stops the query of the job on the control socket, if the job has the name of `plan`. If this
+    or the block fails, a query that ran before continues.
+
+    The job refuses both commands if it runs another query than that of `checkpoint`, for example
+    because another client has changed the join since the check of the change.
+    """
     job = job_of(plan, settings)
+    if job is not None and job.state is not QueryState.STOPPED:
+        check_same_query(job, checkpoint)
+    command = Request(call="stop", by="streamjoin change", query_id=checkpoint.query_id)
     try:
-        _stop_job(job, plan, settings)
+        _stop_job(job, plan, settings, command)
         yield
     except BaseException:
         if job is not None and job.state in RUNNING:
             with suppress(StreamjoinError, OSError):  # the job may have ended
-                call(settings.socket, Request(call="resume", by="streamjoin change"))
+                call(settings.socket, command.model_copy(update={"call": "resume"}))
         raise
 
 
-def _stop_job(job: JobStatus | None, plan: JoinPlan, settings: JobSettings) -> None:
+def _stop_job(
+    job: JobStatus | None, plan: JoinPlan, settings: JobSettings, command: Request
+) -> None:
     """Stop the query of a job. `job`: its status. None: no job runs."""
     if job is None or job.state is QueryState.STOPPED:
         return
     with suppress(OSError):  # the job has ended since
-        call(settings.socket, Request(call="stop", by="streamjoin change", completes_interval=True))
+        call(settings.socket, command.model_copy(update={"completes_interval": True}))
 
     def has_stopped() -> bool:
         now = job_of(plan, settings)
         return now is None or now.state is QueryState.STOPPED
 
-    seconds = settings.grace_seconds + SECONDS_MORE
-    if plan.real_time is not None:
-        seconds += plan.real_time.checkpoint_interval.total_seconds()
+    seconds = seconds_to_stop(plan, settings)
     if not wait_until(has_stopped, seconds, POLL_SECONDS):
         raise JobUnavailableError(
             f"the job on {settings.socket} did not stop within {seconds:.0f} s: check its log, "

@@ -101,6 +101,7 @@ class ControlHandler:
         completes_interval: bool = False,
         spec: str | None = None,
         state_partitions: int | None = None,
+        query_id: str | None = None,
     ) -> None:
         if (starts is None) == (verb == "reset"):
             raise RequestError("`starts` is required for reset, and not allowed for other commands")
@@ -112,6 +113,7 @@ class ControlHandler:
                 completes_interval=completes_interval,
                 spec=spec,
                 state_partitions=state_partitions,
+                query_id=query_id,
             )
 
     def read(self, request: Request, caller_gone: Event) -> BaseModel:
@@ -160,14 +162,14 @@ class ControlHandler:
 
     def _change_plan(self, request: Request, caller_gone: Event) -> ChangePlanResult:
         with _refused_changes():
-            return self._engine.change_plan(
+            return self._engine.change_control.plan(
                 *(request.spec or "", request.state_partitions, caller_gone),
                 within_seconds=request.within_seconds,
             )
 
     def _check_undo(self) -> UndoResult:
         with _refused_changes():
-            return self._engine.check_undo()
+            return self._engine.change_control.check_undo()
 
     def _count_on_request(self, caller_gone: Event) -> StateCount:
         with self._lookups.turn(caller_gone):

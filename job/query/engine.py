@@ -7,14 +7,13 @@ other threads, which record them and wake this thread.
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from threading import Event
 
 import structlog
 
 from job.change.sent_spec import PlannedSpec
 from job.checkpoint.state_reader import StateReader
 from job.delivery.sink import RunningQuery
-from job.errors import CheckpointInUseError, SetupError, StreamjoinError
+from job.errors import CheckpointInUseError, ConflictError, SetupError, StreamjoinError
 from job.join_spec.durations import milliseconds
 from job.join_spec.sides import SIDES
 from job.join_spec.start_positions import StartPositions
@@ -24,8 +23,8 @@ from job.kafka.topic_ids import TopicIdentity
 from job.lineage.reports import Outcome, RunReports
 from job.plan.plan import JoinPlan
 from job.protocol.control import Verb
-from job.protocol.results import ChangePlanResult, UndoResult
 from job.protocol.status import JobStatus, QueryState
+from job.query.change_control import ChangeControl
 from job.query.failed_run import failure_of_run
 from job.query.idleness import IdleSides
 from job.query.preparation import Preparation
@@ -37,7 +36,7 @@ from job.query.start import QueryStarter
 from job.query.state_lookup import state_reader
 from job.query.state_machine import StateMachine
 from job.query.stats import QueryStats
-from job.query.verbs import CHANGES, check_allowed
+from job.query.verbs import CHANGES
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.between_batches import pause_between_batches, stop_at_once, stop_gracefully
@@ -71,14 +70,15 @@ class Engine:
         self._successor: PlannedSpec | None = None
         self._kept_jvm: Jvm | None = None
         self._started_at = datetime.now(UTC)
+        self._query_id: str | None = None
         self._run_id: str | None = None
-        self._completes_interval = False
         self._machine = StateMachine()
         self._resources = Resources(plan, settings, redaction, stats, jvm, self._machine.wake)
         self._preparation = Preparation(plan, settings, stats, identity)
         self._starter = QueryStarter(stats, self._resources, new_query=settings.new_query)
         self._reset = Reset(plan, self._resources, redaction, self._forget_checkpoint)
         self._workers = ThreadPoolExecutor(thread_name_prefix="engine")
+        self.change_control = ChangeControl(change, self._machine, self._resources, self.status)
 
     def run(self) -> QueryState:
         """Keep the query in the desired state until `end` is called or the query has a successor.
@@ -116,33 +116,21 @@ class Engine:
         completes_interval: bool = False,
         spec: str | None = None,
         state_partitions: int | None = None,
+        query_id: str | None = None,
     ) -> None:
-        with self._machine.accept(verb, by):
-            self._change.check_not_requested()
+        with self._machine.accept(verb, by, completes_interval=completes_interval):
+            if query_id not in {None, self._query_id}:
+                raise ConflictError(
+                    f"the job does not run query {query_id}: it runs another query, or has not "
+                    "read its checkpoint yet. Check OLD_SPEC, then repeat the command",
+                    allowed=[],
+                )
+            self._change.before_command(verb, by)
             if starts is not None:
                 self._reset.request(by, starts)
             if verb in CHANGES:
                 self._machine.check_nothing_pending(verb)
                 self._change.request(by, spec, state_partitions)
-            self._completes_interval = completes_interval or spec is not None
-
-    def change_plan(
-        self, spec: str, state_partitions: int | None, caller_gone: Event, *, within_seconds: float
-    ) -> ChangePlanResult:
-        """The plan of a change at this moment. Raises StreamjoinError if the change is refused."""
-        self._check_allowed("change")
-        sent = self._change.planned(spec, caller_gone, within_seconds=within_seconds)
-        return self._change.plan(sent, state_partitions, self._resources, self.status())
-
-    def check_undo(self) -> UndoResult:
-        """Raises StreamjoinError if the last change cannot be undone at this moment."""
-        self._check_allowed("undo")
-        return self._change.check_undo(self._resources)
-
-    def _check_allowed(self, verb: Verb) -> None:
-        check_allowed(verb, self._machine.state)
-        self._change.check_not_requested()
-        self._machine.check_nothing_pending(verb)
 
     def status(self) -> JobStatus:
         last = self._stats.last_batch
@@ -222,6 +210,8 @@ class Engine:
         if (successor := self._change.successor_of(checkpoint)) is not None:
             self._end_with(successor)
             return
+        self._change.read_report(checkpoint)
+        self._query_id = checkpoint.query_id
         self._preparation.frozen = checkpoint.fingerprint
         if self._machine.desired is None:
             self._machine.desired = checkpoint.desired_state
@@ -243,7 +233,7 @@ class Engine:
 
     def _follow(self, running: RunningQuery, access: KafkaAccess) -> None:
         """Pause and resume the running query until it ends or should stop."""
-        self._run_id = str(running.query.runId)
+        self._query_id, self._run_id = str(running.query.id), str(running.query.runId)
         self._lineage.start(self._run_id, self._plan_of_run)
         self._machine.become(QueryState.RUNNING)
         ended = self._workers.submit(running.await_end)
@@ -251,11 +241,21 @@ class Engine:
         continues = True
         while continues:
             with self._idle_sides.watch(running.raise_watermark):
-                self._machine.wait_until(
-                    lambda: ended.done() or not self._should_run() or self._identity.failure
-                )
+                self._await_end(ended)
             continues = self._should_pause(ended) and self._pause(running, access, ended)
         self._finish(running, ended)
+
+    def _await_end(self, ended: "Future[None]") -> None:
+        """Return once the run has ended, or must end. Prepares a change that is requested."""
+
+        def is_over() -> bool:
+            must_end = not self._should_run() or self._identity.failure is not None
+            return ended.done() or must_end
+
+        while not is_over():
+            self._machine.wait_until(lambda: is_over() or self._change.is_waiting)
+            if self._change.is_waiting:
+                self.change_control.prepare(self._starter.phase, is_over)
 
     def _pause(self, running: RunningQuery, access: KafkaAccess, ended: "Future[None]") -> bool:
         """Pause the running query until another state is desired; returns whether it continues."""
@@ -295,9 +295,6 @@ class Engine:
 
     def _finish(self, running: RunningQuery, ended: "Future[None]") -> None:
         """End the query between two batches. Raises its failure if it has already ended."""
-        self._change.prepare(
-            *(self._resources, self._starter.phase, lambda: ended.done() or self._must_end())
-        )
         if ended.done():
             ended.result()
             return
@@ -305,7 +302,7 @@ class Engine:
         if is_stopped and not (self._change.is_requested or self._resources.lease_is_lost):
             self._resources.store_desired_state(QueryState.STOPPED)
         with running.raising_failure():
-            if running.can_be_interrupted and not self._completes_interval:
+            if running.can_be_interrupted and not self._machine.completes_interval:
                 stop_at_once(running.query)
             else:
                 stop_gracefully(running.query, self._grace)
@@ -316,7 +313,7 @@ class Engine:
     @property
     def _grace(self) -> timedelta:
         settings, real_time = self._settings, self._plan.real_time
-        if real_time is None or not self._completes_interval:
+        if real_time is None or not self._machine.completes_interval:
             return settings.grace
         return settings.grace + real_time.checkpoint_interval
 
@@ -346,7 +343,7 @@ class Engine:
     def _make_change(self) -> None:
         """End with the query that continues, or leave the query as it was if the change fails."""
         self._starter.forget_phase()
-        self._completes_interval = False
+        self._machine.completes_interval = False
         self._machine.become(QueryState.RESTARTING)
         # Commands are refused during a change.
         self._machine.desired = self._machine.desired_before
@@ -366,6 +363,7 @@ class Engine:
 
     def _forget_checkpoint(self) -> None:
         self._stats.on_reset()
+        self._query_id = None
         self._preparation.frozen = None
 
     def _fail(self, error: StreamjoinError) -> None:
@@ -373,6 +371,7 @@ class Engine:
         self._starter.forget_phase()
         # Spark's error messages contain the options of a source.
         self._redaction.scrub_error(error)
+        self._change.query_failed(error, self._resources)
         self._resources.release_if_dead(is_retried=error.retryable)
         self._stats.on_failure(error)
         self._lineage.end(Outcome.FAIL, str(error))

@@ -1,4 +1,5 @@
-"""The old query of a change: its frozen settings, and the interrupted interval that it repeats.
+"""The old query of a change: its frozen settings, its identity, and what a change waits for while
+the query runs: an interrupted interval that the query repeats.
 
 The results of an interval are visible before Spark commits its offsets. If the interval was
 interrupted, results of records after the last batch can be in the output, until all records of the
@@ -8,10 +9,12 @@ waits until the old query has repeated the interval.
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from job.checkpoint.checkpoint import Checkpoint
+from job.delivery.commit_protocol import NO_BATCH
 from job.delivery.exactly_once import delivery_target
+from job.delivery.interval_protocol import Delivered
 from job.delivery.ownership import newest_delivered
 from job.errors import CheckpointError, ConflictError, JobUnavailableError
 from job.event_time.interval import Interval
@@ -22,6 +25,7 @@ from job.plan.plan import JoinPlan
 from job.protocol.caller import running_job
 from job.protocol.status import JobStatus, Phase, QueryState
 from job.settings import JobSettings
+from job.waiting import wait_until
 
 POLL_SECONDS = 0.5
 RUNNING = {QueryState.STARTING, QueryState.RUNNING, QueryState.RESTARTING}
@@ -47,38 +51,121 @@ def frozen(old: JoinPlan, checkpoint: Checkpoint) -> JoinPlan:
     return replace(old, state_partitions=int(settings["state_partitions"]))
 
 
-def repetition(old: JoinPlan, checkpoint: Checkpoint) -> Iterator[Interval]:
-    """Yields the interrupted interval with its current state until the query has repeated it. The
-    caller ensures that no interval is running.
+@dataclass(frozen=True)
+class Wait:
+    """What a change waits for before the old query stops."""
 
-    Only an interval of which results are delivered. With at-least-once delivery this is not known,
+    text: str
+    """The reason and the progress, for the user."""
+    stuck: str
+    """The message if the progress ends."""
+    interval: Interval | None = None
+    """The interrupted interval that the old query repeats, or may repeat. None: it is another
+    reason."""
+    records_left: int | None = None
+    """Records that the old query has not repeated yet. None: not known, or not begun."""
+
+
+def waits(old: JoinPlan, checkpoint: Checkpoint, phase: Phase | None) -> Iterator[Wait]:
+    """Yields what a change waits for, with its progress, until the running query can stop.
+
+    `phase`: of the query. With at-least-once delivery it is not known which results are delivered,
     and a change does not wait: the new query may deliver results again, as each start may.
     """
-    first = interval = checkpoint.interrupted_interval
-    if first is None or not _has_delivered(old, checkpoint, first):
-        return
-    while interval is not None and interval.batch_id == first.batch_id:
-        yield interval
-        interval = checkpoint.interrupted_interval
-
-
-def _has_delivered(old: JoinPlan, checkpoint: Checkpoint, interval: Interval) -> bool:
     if old.output.delivery is Delivery.AT_LEAST_ONCE:
-        return False
+        return
+    yield from _repetitions(old, checkpoint, phase)
+    # An earlier run may have delivered a part of this batch, and this run may not have begun it.
+    planned = checkpoint.last_planned_id
+    while planned is not None and planned > _last(checkpoint):
+        stuck = f"batch {planned} of the old query has not ended"
+        yield Wait(f"{stuck} yet", stuck)
+
+
+def _last(checkpoint: Checkpoint) -> int:
+    last = checkpoint.last_batch_id
+    return NO_BATCH if last is None else last
+
+
+def _repetitions(old: JoinPlan, checkpoint: Checkpoint, phase: Phase | None) -> Iterator[Wait]:
+    """Until Spark has committed all that repeats an interrupted interval of which results are
+    delivered. A change does not wait for an interval that only runs: a stop lets it end."""
+    first = checkpoint.interrupted_interval
+    if first is None or old.output.delivery is Delivery.AT_LEAST_ONCE:
+        return
+    must_repeat: bool | None = None
+    while (interval := checkpoint.interrupted_interval) is not None:
+        if interval.batch_id != first.batch_id:
+            return
+        if must_repeat is None:
+            must_repeat = _delivered(old, checkpoint).must_repeat(
+                *(interval.batch_id, checkpoint.fence), in_intervals=phase is Phase.REAL_TIME
+            )
+        if must_repeat is False:
+            return
+        yield _repetition(interval, checkpoint) if must_repeat else _hidden(interval, old)
+
+
+def _delivered(old: JoinPlan, checkpoint: Checkpoint) -> Delivered:
+    """Without the records that open transactions hide: the running query has some, too."""
     access = kafka_access(old.bootstrap_servers, old.security, old.schema_registry)
     target = delivery_target(old, access, checkpoint, record_bytes_max=0)
-    # A running query may have open transactions. Its start has fenced those of the interval.
-    delivered = newest_delivered(frozen(old, checkpoint), target, to_the_end=False)
-    return delivered.has_part_of(interval.batch_id)
+    return newest_delivered(frozen(old, checkpoint), target, to_the_end=False)
+
+
+def _repetition(interval: Interval, checkpoint: Checkpoint) -> Wait:
+    left = interval.records_left(checkpoint.offsets)
+    records = "" if left is None else f": {left:,} records are left"
+    return Wait(
+        f"the old query repeats interval {interval.batch_id}, which was interrupted, before the "
+        f"query can stop{records}",
+        f"the old query has not repeated more of interval {interval.batch_id}",
+        interval,
+        left,
+    )
+
+
+def _hidden(interval: Interval, old: JoinPlan) -> Wait:
+    topic = old.output.commit_topic
+    return Wait(
+        f"an open transaction in the commit topic {topic} hides whether results of interval "
+        f"{interval.batch_id}, which was interrupted, are delivered",
+        f"a transaction that another producer has opened in the commit topic {topic} has not ended",
+        interval,
+    )
+
+
+def timely(waiting: Iterator[Wait], old: JoinPlan, settings: JobSettings) -> Iterator[Wait]:
+    """Yields `waiting` with a pause after each. Raises JobUnavailableError if nothing changes in
+    the time that a batch or an interval may take."""
+    seconds = seconds_to_stop(old, settings)
+    deadline, before = 0.0, None
+    for wait in waiting:
+        if wait != before:
+            deadline, before = time.monotonic() + seconds, wait
+        if time.monotonic() > deadline:
+            raise JobUnavailableError(
+                f"{wait.stuck} within {seconds:.0f} s, so the change was not made: check the log "
+                "of the job, then repeat the change"
+            )
+        yield wait
+        time.sleep(POLL_SECONDS)
+
+
+def seconds_to_stop(old: JoinPlan, settings: JobSettings) -> float:
+    """Time in which the old query ends its batch or interval, also if its job starts again."""
+    seconds = settings.grace_seconds + SECONDS_MORE
+    if old.real_time is not None:
+        seconds += old.real_time.checkpoint_interval.total_seconds()
+    return seconds
 
 
 def interval_to_repeat(
     old: JoinPlan, checkpoint: Checkpoint, job: JobStatus | None
 ) -> Interval | None:
     """The interval for which a change waits. `job`: status of the old job. None: no job answers."""
-    if job is not None and job.phase is Phase.REAL_TIME:
-        return None  # A stop lets the present interval end.
-    return next(repetition(old, checkpoint), None)
+    wait = next(_repetitions(old, checkpoint, None if job is None else job.phase), None)
+    return None if wait is None else wait.interval
 
 
 def await_repetition(
@@ -86,34 +173,52 @@ def await_repetition(
 ) -> bool:
     """Wait until the old job has repeated the interrupted interval. Returns whether there was one.
 
-    `progress`: called with lines for the user. Raises ConflictError if the query does not run, and
-    JobUnavailableError if it makes no progress.
+    `progress`: called with lines for the user. Raises ConflictError if the query does not run or
+    another one runs, and JobUnavailableError if it makes no progress.
     """
-    if interval_to_repeat(old, checkpoint, job_of(old, settings)) is None:
+    job = _started_job(old, settings)
+    before = None
+    if job is None or job.state not in RUNNING:
+        if (interval := interval_to_repeat(old, checkpoint, job)) is not None:
+            raise refusal(interval.batch_id, job)
         return False
-    seconds = settings.grace_seconds + SECONDS_MORE
-    deadline, before = time.monotonic() + seconds, None
-    for interval in repetition(old, checkpoint):
+    for wait in timely(waits(old, checkpoint, job.phase), old, settings):
         job = job_of(old, settings)
         if job is None or job.state not in RUNNING:
-            raise refusal(interval.batch_id, None if job is None else job.state)
-        if job.phase is Phase.REAL_TIME:
-            break
-        left = interval.records_left(checkpoint.offsets)
-        if left != before:
-            deadline, before = time.monotonic() + seconds, left
-            records = "" if left is None else f": {left:,} records are left"
-            progress(
-                f"the old query repeats interval {interval.batch_id}, which was interrupted, "
-                f"before the query can stop{records}"
-            )
-        if time.monotonic() > deadline:
-            raise JobUnavailableError(
-                f"the old query has not repeated more of interval {interval.batch_id} within "
-                f"{seconds:.0f} s: check the log of its job, then repeat the change"
-            )
-        time.sleep(POLL_SECONDS)
-    return True
+            if wait.interval is None:
+                break  # The change stops nothing, and checks what is delivered.
+            raise refusal(wait.interval.batch_id, job)
+        check_same_query(job, checkpoint)
+        if wait != before:
+            before = wait
+            progress(wait.text)
+    return before is not None
+
+
+def _started_job(old: JoinPlan, settings: JobSettings) -> JobStatus | None:
+    """Status of the old job, which does not start its query any more. A start fences the writers
+    of an interrupted interval: before that the commit topic does not show what they deliver."""
+    if old.real_time is None:
+        return job_of(old, settings)
+
+    def has_started() -> bool:
+        job = job_of(old, settings)
+        return job is None or job.state not in RUNNING or job.phase is not None
+
+    wait_until(has_started, seconds_to_stop(old, settings), POLL_SECONDS)
+    return job_of(old, settings)
+
+
+def check_same_query(job: JobStatus, checkpoint: Checkpoint) -> None:
+    """Raises ConflictError if the job runs another query than that of `checkpoint`, for example
+    after the change of another client."""
+    if job.query_id not in {None, checkpoint.query_id}:
+        raise ConflictError(
+            f"the job runs query {job.query_id}, and {checkpoint.folder.root} belongs to query "
+            f"{checkpoint.query_id}: another client has changed the join. Pass the spec that the "
+            "job runs with as OLD_SPEC",
+            allowed=[],
+        )
 
 
 def job_of(plan: JoinPlan, settings: JobSettings) -> JobStatus | None:
@@ -123,10 +228,12 @@ def job_of(plan: JoinPlan, settings: JobSettings) -> JobStatus | None:
     return job if job is not None and job.name == plan.name else None
 
 
-def refusal(batch_id: int, state: QueryState | None = None) -> ConflictError:
-    """`batch_id`: the batch or interval that was interrupted. `state`: of the old query. None: not
-    known."""
-    does_not_run = "" if state is None else f" The query is {state}."
+def refusal(batch_id: int, job: JobStatus | None = None) -> ConflictError:
+    """`batch_id`: the batch or interval that was interrupted. `job`: its query does not run. None:
+    not known."""
+    does_not_run = "" if job is None else f" The query is {job.state}."
+    if job is not None and job.state is QueryState.FAILED and job.last_failure is not None:
+        does_not_run = f" The query is {job.state}: {job.last_failure.message}."
     return ConflictError(
         f"the old query was interrupted in batch {batch_id} after it had delivered some results, "
         f"and has not repeated all of them: the new query would deliver them again.{does_not_run} "

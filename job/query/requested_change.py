@@ -2,39 +2,53 @@
 continues."""
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
-from threading import Event
+from threading import Event, Lock
 
 import structlog
 
 from job.change.explain import explained, facts
 from job.change.planning import PlanRequest
 from job.change.sent_spec import PlannedSpec, PlanOf, WrittenSpec, sent_spec
-from job.checkpoint.changes import SpecTexts, old_spec, predecessor, successor_spec
+from job.checkpoint.changes import (
+    SpecTexts,
+    old_spec,
+    predecessor,
+    successor_spec,
+)
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.cli import leased
-from job.errors import BusyError, ConflictError, RequestError
+from job.errors import BusyError, RequestError
 from job.join_spec.spec import spec_from_yaml
 from job.join_spec.variables import variables_hidden, variables_of
+from job.protocol.control import Verb
 from job.protocol.reports import ChangeRequestReport
 from job.protocol.results import ChangePlanResult, UndoResult
 from job.protocol.status import JobStatus, Phase
 from job.query import changing
-from job.query.change_warm_up import RECORDS_MIN, warm_up
-from job.query.old_query import POLL_SECONDS, interval_to_repeat, repetition
+from job.query.change_request_report import RequestReport
+from job.query.change_warm_up import saves_time, warm_up
+from job.query.old_query import Wait, interval_to_repeat, timely, waits
 from job.query.runtime import Resources
 from job.query.validator import ChangePlanner
+from job.query.verbs import check_during_change
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.failures import failure_of
 from job.spark.session import Jvm
 
 _log = structlog.get_logger()
+
+
+@dataclass(frozen=True, eq=False)
+class _WaitingChange:
+    """A change that was accepted, while the old query still runs."""
+
+    sent: PlannedSpec
+    state_partitions: int | None
 
 
 @dataclass(frozen=True)
@@ -47,7 +61,11 @@ class Successor:
 
 
 class RequestedChange:
-    """Keeps the report of the last request for the status."""
+    """A change waits while the old query runs: it can be refused, and commands can cancel it. Then
+    the query stops, and the change is made.
+
+    Keeps the report of the last request for the status, and stores it in the checkpoint.
+    """
 
     def __init__(
         self,
@@ -64,25 +82,41 @@ class RequestedChange:
         self._planner = planner or ChangePlanner()
         self._last_planned: PlannedSpec | None = None
         self._requested: Callable[[Resources], PlannedSpec] | None = None
-        self._preparation: Callable[[Resources, Phase | None, Callable[[], bool]], None] | None
-        self._preparation = None
-        self.report: ChangeRequestReport | None = None
+        self._waiting: _WaitingChange | None = None
+        self._prepared: _WaitingChange | None = None
+        self._lock = Lock()
+        """Held while `_waiting` and the report change together."""
+        self._report = RequestReport()
 
     def close(self) -> None:
         self._planner.close()
 
     @property
+    def report(self) -> ChangeRequestReport | None:
+        """Of the last request. None: there was none."""
+        return self._report.last
+
+    @property
     def is_requested(self) -> bool:
+        """Whether the query stops, or has stopped, for a change."""
         return self._requested is not None
 
-    def check_not_requested(self) -> None:
-        """Raises ConflictError while a change is made."""
-        if self.is_requested:
-            raise ConflictError(
-                "the join is being changed: try again once `last_change` has failed or the new "
-                "query runs",
-                allowed=[],
-            )
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a change waits while the query runs."""
+        return self._waiting is not None
+
+    def check_allowed(self, verb: Verb) -> None:
+        """Raises ConflictError if a change that waits, or is made, forbids `verb`."""
+        check_during_change(verb, waits=self.is_waiting, is_made=self.is_requested)
+
+    def before_command(self, verb: Verb, by: str) -> None:
+        """Called before a command takes effect. Cancels a change that waits, except for `resume`.
+        Raises ConflictError as `check_allowed`."""
+        self.check_allowed(verb)
+        if verb != "resume" and (waiting := self._waiting) is not None:
+            _log.info("change_cancelled", verb=verb, by=by)
+            self._end(waiting, f"{verb} of {by} has cancelled the change while it waited")
 
     def planned(self, text: str, caller_gone: Event, *, within_seconds: float) -> PlannedSpec:
         """The spec `text` with its plan, from another process. `request` with this text follows.
@@ -108,7 +142,7 @@ class RequestedChange:
         number is invalid. Parses nothing: the caller holds a lock.
         """
         if text is None:
-            self._report_request(by, None)
+            self._report.begin(by, None)
             self._requested = self._undo
             return
         self._check_state_partitions(state_partitions)
@@ -118,9 +152,8 @@ class RequestedChange:
                 "the spec is not the one that was planned last: repeat the call",
                 retry_after_seconds=1,
             )
-        self._report_request(by, sent.plan.checkpoint)
-        self._requested = partial(self._change, sent, state_partitions)
-        self._preparation = partial(self._prepare, sent, state_partitions)
+        self._report.begin(by, sent.plan.checkpoint)
+        self._waiting = _WaitingChange(sent, state_partitions)
 
     def check_undo(self, resources: Resources) -> UndoResult:
         """Raises ConflictError if the change cannot be undone at this moment. The query may run."""
@@ -152,22 +185,78 @@ class RequestedChange:
         return ChangePlanResult(text=text, facts=plan_facts)
 
     def prepare(
-        self, resources: Resources, phase: Phase | None, is_cancelled: Callable[[], bool]
-    ) -> None:
-        """Let the old query repeat an interrupted interval, then run the new query for some time
-        next to it. `phase`: of the old query.
+        self, resources: Resources, phase: Phase | None, is_over: Callable[[], object]
+    ) -> bool:
+        """Wait until the old query can stop, check the change again, and run the new query for some
+        time next to the old one. Returns whether the change can be made.
 
-        A failure is logged and not raised: the change reports its errors itself.
+        `phase`: of the old query. `is_over`: whether its run has ended, or must end. A change that
+        is refused is reported: the error is not raised.
         """
-        prepare, self._preparation = self._preparation, None
-        if prepare is None:
-            return
+        if (waiting := self._waiting) is None:
+            return False
+
+        def is_cancelled() -> bool:
+            return self._waiting is not waiting or bool(is_over())
+
+        self._store_report(resources)
         try:
-            prepare(resources, phase, is_cancelled)
+            self._await_repetition(waiting, resources.checkpoint(), phase, is_cancelled)
+            if not is_cancelled():
+                made = self._checked(waiting.sent, waiting.state_partitions, resources)
+                self._run_warm_up(waiting, made, resources, is_cancelled)
         except Exception as error:
-            failure = failure_of(error, self._running.plan.bootstrap_servers)
-            self._redaction.scrub_error(failure)
-            _log.warning("preparation_failed", reason=str(failure))
+            self._refuse(waiting, self._failure(error))
+        if self._waiting is not waiting:
+            self._store_report(resources)
+        self._prepared = waiting
+        return not is_cancelled()
+
+    def begin(self) -> bool:
+        """Begin to make the change that is prepared. False: it was cancelled."""
+        with self._lock:
+            if (waiting := self._waiting) is None or waiting is not self._prepared:
+                return False
+            self._requested = partial(self._change, waiting.sent, waiting.state_partitions)
+            self._waiting = None
+            self._report.end_wait()
+        return True
+
+    def query_failed(self, error: Exception, resources: Resources) -> None:
+        """End a change that waits: the query runs again later, or not at all."""
+        if (waiting := self._waiting) is not None:
+            self._refuse(waiting, f"the query failed while the change waited: {error}")
+            self._store_report(resources)
+
+    def _end(self, waiting: _WaitingChange, error: str) -> bool:
+        """Report that the change was not made. Returns False if it has ended already."""
+        with self._lock:
+            if self._waiting is not waiting:
+                return False
+            self._waiting = None
+            self._report.fail(error)
+        return True
+
+    def _refuse(self, waiting: _WaitingChange, error: str) -> None:
+        if self._end(waiting, error):
+            _log.error("change_failed", reason=error)
+
+    def _failure(self, error: Exception) -> str:
+        failure = failure_of(error, self._running.plan.bootstrap_servers)
+        self._redaction.scrub_error(failure)
+        return str(failure)
+
+    def read_report(self, checkpoint: Checkpoint) -> None:
+        """Read the report of the last request in an earlier run of the job."""
+        self._report.read(checkpoint)
+
+    def _store_report(self, resources: Resources) -> None:
+        """For the next start of the job. If this fails, the log has a warning: the report is in the
+        status."""
+        try:
+            self._report.store(resources.checkpoint())
+        except Exception as error:
+            _log.warning("change_report_not_stored", reason=self._failure(error))
 
     def _checked(
         self, sent: PlannedSpec, state_partitions: int | None, resources: Resources
@@ -183,17 +272,13 @@ class RequestedChange:
         """The query that continues the stopped one. None: the request has failed. The error is
         written into the report and not raised."""
         assert self._requested is not None
-        assert self.report is not None
-        self._preparation = None  # The old query may have ended before it.
         try:
             return self._requested(resources)  # Until the job runs it, commands are refused.
         except Exception as error:
-            failure = failure_of(error, self._running.plan.bootstrap_servers)
-            self._redaction.scrub_error(failure)
-            self.report = self.report.model_copy(
-                update={"failed_at": datetime.now(UTC), "error": str(failure)}
-            )
-            _log.error("change_failed", **self.report.model_dump(mode="json"))
+            reason = self._failure(error)
+            self._report.fail(reason)
+            _log.error("change_failed", reason=reason)
+            self._store_report(resources)
             self._requested = None
             return None
 
@@ -206,11 +291,6 @@ class RequestedChange:
         sent = sent_spec(text, self._running.written, os.environ)
         with self._secrets_hidden(text):
             return self._planned(sent)
-
-    def _report_request(self, by: str, checkpoint: str | None) -> None:
-        self.report = ChangeRequestReport(
-            requested_by=by, requested_at=datetime.now(UTC), checkpoint=checkpoint
-        )
 
     def _change(
         self, successor: PlannedSpec, state_partitions: int | None, resources: Resources
@@ -229,52 +309,46 @@ class RequestedChange:
         plan = replace(successor.plan, state_partitions=made.replay.state_partitions)
         return replace(successor, plan=plan)
 
-    def _prepare(
+    def _await_repetition(
         self,
-        sent: PlannedSpec,
-        state_partitions: int | None,
-        resources: Resources,
+        waiting: _WaitingChange,
+        checkpoint: Checkpoint,
         phase: Phase | None,
         is_cancelled: Callable[[], bool],
     ) -> None:
-        if phase is Phase.CATCH_UP:
-            self._await_repetition(resources.checkpoint(), is_cancelled)
-        if not is_cancelled():
-            self._run_warm_up(sent, state_partitions, resources, is_cancelled)
-
-    def _await_repetition(self, checkpoint: Checkpoint, is_cancelled: Callable[[], bool]) -> None:
-        """Return once a change finds no interrupted interval. The running query repeats it."""
-        assert self.report is not None
-        for interval in repetition(self._running.plan, checkpoint):
-            left = interval.records_left(checkpoint.offsets)
-            if self.report.repeated_interval is None:
-                _log.info("change_waits", interval=interval.batch_id, records_left=left)
-            self.report = self.report.model_copy(
-                update={"repeated_interval": interval.batch_id, "records_left": left}
-            )
+        """Return once the old query can stop, or the change is cancelled."""
+        old = self._running.plan
+        for wait in timely(waits(old, checkpoint, phase), old, self._settings):
+            self._report_wait(waiting, wait.text, wait)
             if is_cancelled():
-                break
-            time.sleep(POLL_SECONDS)
-        self.report = self.report.model_copy(
-            update={"repeated_interval": None, "records_left": None}
-        )
+                return
+
+    def _report_wait(self, waiting: _WaitingChange, text: str, wait: Wait | None = None) -> None:
+        with self._lock:
+            if self._waiting is waiting:
+                if self._report.last and self._report.last.waits_for is None:
+                    _log.info("change_waits", reason=text)
+                self._report.wait_for(text, wait)
 
     def _run_warm_up(
         self,
-        sent: PlannedSpec,
-        state_partitions: int | None,
+        waiting: _WaitingChange,
+        made: changing.ChangePlan,
         resources: Resources,
         is_cancelled: Callable[[], bool],
     ) -> None:
-        new, made = sent.plan, self._checked(sent, state_partitions, resources)
-        # Only a query that starts registers its schemas.
-        has_schema = (new.output.schema or new.output.key_schema) is not None
-        if has_schema or made.replay.records < RECORDS_MIN:
+        """If this fails, the log has a warning: the change needs no warm-up."""
+        new = waiting.sent.plan
+        if not saves_time(new, made.replay):
             return
-        session = resources.warm_up_session(new)
-        if session is not None:
-            folder = Checkpoint(session, new.checkpoint).folder
-            warm_up(session, new, made.replay, folder, is_cancelled)
+        try:
+            session = resources.warm_up_session(new)
+            if session is not None:
+                self._report_wait(waiting, "the new query makes its warm-up")
+                folder = Checkpoint(session, new.checkpoint).folder
+                warm_up(session, new, made.replay, folder, is_cancelled)
+        except Exception as error:
+            _log.warning("warm_up_failed", reason=self._failure(error))
 
     def _undo(self, resources: Resources) -> PlannedSpec:
         """The old query, which continues instead of the stopped one."""

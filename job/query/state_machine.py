@@ -15,7 +15,7 @@ import structlog
 from job.errors import ConflictError
 from job.protocol.control import Verb
 from job.protocol.status import QueryState
-from job.query.verbs import ALLOWED, CHANGES, DESIRED, check_allowed
+from job.query.verbs import ALLOWED, DESIRED, IN_A_CHANGE, check_allowed
 
 # Conditions that nobody signals are checked this often.
 _POLL_SECONDS = 0.5
@@ -33,10 +33,12 @@ class StateMachine:
         self.desired_before: QueryState | None = None
         """`desired` before the last command."""
         self.restart_requested = False
+        self.completes_interval = False
+        """Whether the stop of the query lets an interval end."""
         self.job_is_ending = False
 
     @contextmanager
-    def accept(self, verb: Verb, by: str) -> Iterator[None]:
+    def accept(self, verb: Verb, by: str, *, completes_interval: bool = False) -> Iterator[None]:
         """Set the desired state of `verb` after the body of the context, unless it raises.
 
         Raises ConflictError if the state does not allow `verb`.
@@ -47,10 +49,19 @@ class StateMachine:
             _log.info("command", verb=verb, by=by, state=self.state.value)
             self.desired_before, self.desired = self.desired, DESIRED[verb]
             self.restart_requested = verb == "restart"
+            self.completes_interval = completes_interval
             if self.state is QueryState.FAILED and self.desired is QueryState.RUNNING:
                 # A client that reads FAILED after this command must have read a new failure.
                 self.become(QueryState.RESTARTING)
             self._changed.notify_all()
+
+    def stop_for(self, begins: Callable[[], bool]) -> None:
+        """Stop the query, and let its interval end, if `begins` returns True. No command is
+        accepted meanwhile."""
+        with self._changed:
+            if begins():
+                self.desired_before, self.desired = self.desired, QueryState.STOPPED
+                self.completes_interval = True
 
     def check_nothing_pending(self, verb: Verb) -> None:
         """Raises ConflictError if `verb` would replace a command that has not taken effect."""
@@ -59,7 +70,7 @@ class StateMachine:
             raise ConflictError(
                 f"{verb} is not possible while {pending} is pending: wait until {pending} has "
                 "taken effect",
-                allowed=[other for other in ALLOWED[self.state] if other not in CHANGES],
+                allowed=[other for other in ALLOWED[self.state] if other not in IN_A_CHANGE],
             )
 
     @property

@@ -116,10 +116,11 @@ async def change(
     """Continue the RUNNING query with the spec in the body on a new checkpoint, without losing or
     repeating a result. Returns the plan of the change.
 
-    The job stops the query between two batches, once an interrupted interval is repeated, and
-    continues with the new spec, also after a restart. If that fails, the query continues, and
-    `last_change` in GET /v1/query has the error. `change` shows the replay of the new query.
-    Without `state_partitions`, the number of state partitions does not change.
+    While an interrupted interval is repeated, the change waits, and `waits_for` of `last_change` in
+    GET /v1/query shows the progress. Then the job checks the change again, stops the query between
+    two batches, and continues with the new spec, also after a restart. If the change is refused or
+    fails, the query continues, and `last_change` has the error. `change` shows the replay of the
+    new query. Without `state_partitions`, the number of state partitions does not change.
     """
     spec = await spec_in_body(request)
     plan = JobRequest(call="change_plan", spec=spec, state_partitions=state_partitions)
@@ -129,6 +130,13 @@ async def change(
     else:
         await job.command("change", by=by, spec=spec, state_partitions=state_partitions)
     return made
+
+
+@control.delete("/change", status_code=HTTPStatus.ACCEPTED)
+async def cancel_change(job: Job, by: Controller) -> QueryView:
+    """Cancel the change that waits; the query continues. Refused if no change waits: a change for
+    which the query stops cannot be cancelled, but undone. `last_change` contains the result."""
+    return await _send(job, "cancel", by)
 
 
 @control.post("/change/undo", status_code=HTTPStatus.ACCEPTED)

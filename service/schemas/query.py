@@ -83,7 +83,10 @@ class ChangeRequestView(View):
     failed_at: datetime | None
     """Time of the failure; the previous query continues. Null while the request is pending."""
     error: str | None
-    """Reason if the change failed."""
+    """Reason if the change was not made."""
+    waits_for: str | None
+    """What the change waits for, in words, with its progress. Until then the old query runs, and
+    pause, stop and restart cancel the change. Null: it does not wait."""
     repeated_interval: int | None
     """The change waits until the old query has repeated this interrupted interval. Null: it waits
     for no interval."""
@@ -238,8 +241,8 @@ class QueryView(View):
     last_reset: ResetView | None
     """The last reset or change of offsets."""
     last_change: ChangeRequestView | None
-    """The last requested change of the join, or its undo, while it is pending or if it failed.
-    Null: none was requested since the start of the query."""
+    """The last requested change of the join, or its undo, while it is pending or if it was not
+    made, also in an earlier run of the job. Null: none was requested."""
     change: ChangeView | None
     """Replay after a change of the join. Null: the query replaces no other query."""
     last_failure: FailureView | None

@@ -65,13 +65,21 @@ def test_change_during_a_repetition_neither_loses_nor_repeats_a_result(
         proxy.catch(first_batch[0])
         proxy.wait_until_caught(first_batch[0])
         job.wait_for_state("RUNNING")
-        for call in ("change_plan", "change"):
-            assert job.ask(call, spec=second)["error"] is None
-        wait_until(lambda: is_logged(job, "change_waits"), START_SECONDS, "the change waits")
-        job.wait_for(
-            lambda status: status.last_change and status.last_change.records_left == 2 * PAIRS,
-            "the records are counted",
-        )
+        for _ in range(2):
+            for call in ("change_plan", "change"):
+                assert job.ask(call, spec=second)["error"] is None
+            waiting = job.wait_for(
+                lambda status: status.last_change and status.last_change.records_left == 2 * PAIRS,
+                "the change waits, and the records are counted",
+            ).last_change
+            assert waiting is not None
+            assert "200 records are left" in str(waiting.waits_for)
+            if is_logged(job, "change_cancelled"):
+                break
+            cancelled = job.ask("cancel")
+            assert cancelled["error"] is None
+            assert "has cancelled the change" in cancelled["status"]["last_change"]["error"]
+            assert "RUNNING" == cancelled["status"]["state"]
         proxy.release()
         job.wait_for(lambda status: status.change and status.change.phase == "over", "a change")
         check(harness)

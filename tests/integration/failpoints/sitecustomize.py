@@ -121,12 +121,12 @@ def wrap_the_driver() -> None:
     from job.delivery.sink import _ExactlyOnce
     from job.event_time import fair_reading
     from job.plan import real_time, tuning
-    from job.query import requested_change
+    from job.query import change_warm_up
     from job.query.stats import QueryStats
 
     shorten_message_timeout()
     if WARM_UP_RECORDS is not None:
-        requested_change.RECORDS_MIN = int(WARM_UP_RECORDS)
+        change_warm_up.RECORDS_MIN = int(WARM_UP_RECORDS)
     if FIRST_BATCH_RECORDS is not None:
         fair_reading.FIRST_BATCH_RECORDS = int(FIRST_BATCH_RECORDS)
     if TRANSACTION_SECONDS is not None:

@@ -100,6 +100,7 @@ class World:
         monkeypatch.setattr(old_query, "running_job", lambda _: None)
         monkeypatch.setattr(changing, "prepare_commit_topic", lambda *_: None)
         monkeypatch.setattr(changing, "_check_schemas", lambda _: None)
+        monkeypatch.setattr(changing, "check_commit_topic_settings", lambda *_: None)
         monkeypatch.setattr(changing, "_stop_deliveries", lambda *_, **__: None)
         monkeypatch.setattr(changing, "_take_name_over", self._take_name_over)
         self.owners = ["4711"] * SLOTS

@@ -22,7 +22,7 @@ from job.event_time.partitions import Offsets
 from job.join_spec.sides import SIDES
 from job.plan.fingerprint import fingerprint
 from job.protocol.control import Request
-from job.protocol.status import Phase, QueryState
+from job.protocol.status import Failure, Phase, QueryState
 from job.query import changing, old_query
 from job.settings import JobSettings
 from tests.unit.change.test_replay import REPLAY
@@ -173,17 +173,21 @@ def test_moved_checkpoint_of_a_new_query_that_has_delivered_starts(world: World)
 
 
 class RunningJob:
-    """The job on the control socket."""
+    """The job on the control socket, which runs the query of the old checkpoint."""
 
     def __init__(self, state: QueryState, monkeypatch: pytest.MonkeyPatch) -> None:
         self.name, self.state = OLD.name, state
         self.phase: Phase | None = None
+        self.query_id = "4711"
+        self.last_failure: Failure | None = None
         self.stop_fails = False
         monkeypatch.setattr(changing, "_stop_job", STOP_JOB)
         monkeypatch.setattr(old_query, "running_job", lambda _: copy(self))
         monkeypatch.setattr(changing, "call", self._call)
 
     def _call(self, _: Path, request: Request) -> None:
+        if request.query_id != self.query_id:  # as the engine
+            raise JobUnavailableError("the job runs another query")
         if self.stop_fails and request.call == "stop":
             self.state = QueryState.STOPPED
             raise JobUnavailableError("the job does not answer")
@@ -208,6 +212,32 @@ def test_old_query_continues_if_the_change_fails_after_it_has_stopped(
     assert expected is job.state
 
 
+@pytest.mark.parametrize("seen", ["before the stop", "at the stop"])
+def test_query_of_another_clients_change_is_not_stopped(
+    seen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other change is made while this one is checked. `at the stop`: after the last look."""
+    world = World(monkeypatch)
+    job = RunningJob(QueryState.RUNNING, monkeypatch)
+    stopped: list[str] = []
+
+    def change_elsewhere(*_: object) -> None:
+        job.query_id = "4712"
+
+    def call(path: Path, request: Request) -> None:
+        RunningJob._call(job, path, request)
+        stopped.append(request.call)
+
+    if seen == "before the stop":
+        monkeypatch.setattr(changing, "check_commit_topic_settings", change_elsewhere)
+    else:
+        monkeypatch.setattr(changing, "check_same_query", change_elsewhere)
+    monkeypatch.setattr(changing, "call", call)
+    with pytest.raises(StreamjoinError, match=r"job runs (another query|query 4712)"):
+        world.change()
+    assert ([], QueryState.RUNNING, ["file:/old"]) == (stopped, job.state, world.startable())
+
+
 def test_query_continues_if_its_stop_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
     job = RunningJob(QueryState.RUNNING, monkeypatch)
@@ -222,6 +252,7 @@ def test_new_query_continues_if_its_undo_fails(monkeypatch: pytest.MonkeyPatch) 
     world = World(monkeypatch)
     world.change()
     job = RunningJob(QueryState.RUNNING, monkeypatch)
+    job.query_id = world.checkpoint("file:/new").query_id
 
     def fail(*_: object) -> None:
         assert job.state is QueryState.STOPPED

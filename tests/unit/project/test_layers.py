@@ -142,7 +142,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "query": (
         *("explain_key", "state_rows", "stats", "idleness", "cluster", "runtime", "retries"),
         *("verbs", "state_machine", "state_lookup", "reset"),
-        *("validator", "old_query", "changing", "change_warm_up", "requested_change"),
+        *("validator", "old_query", "changing", "change_warm_up", "change_request_report"),
+        *("requested_change", "change_control"),
         *("preparation", "event_times", "failed_run"),
         *(
             "replaying",

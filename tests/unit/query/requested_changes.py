@@ -13,8 +13,9 @@ from job.change.sent_spec import PlannedSpec, WrittenSpec
 from job.join_spec.spec import JoinSpec, spec_from_yaml
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
+from job.protocol.reports import ChangeRequestReport
 from job.protocol.results import ChangePlanResult
-from job.query import requested_change
+from job.query import change_request_report, changing, requested_change
 from job.query.requested_change import RequestedChange
 from job.query.validator import ChangePlanner
 from job.redaction import Redaction
@@ -38,11 +39,21 @@ def changes_of(
         requested_change, "Checkpoint", lambda _, location: SimpleNamespace(location=location)
     )
     monkeypatch.setattr(requested_change, "leased", lambda _: nullcontext())
+    stored_reports(monkeypatch)
     redaction = Redaction()
     redaction.add([SECRET])
     spec = spec_from_yaml(old, os.environ)
     running = PlannedSpec(WrittenSpec(old, spec), plan_of(spec))
     return RequestedChange(running, plan_of, settings, redaction, PlannerOfTests())
+
+
+def stored_reports(monkeypatch: pytest.MonkeyPatch) -> list[ChangeRequestReport]:
+    """The list receives the reports that are stored for the next start of the job."""
+    stored: list[ChangeRequestReport] = []
+    monkeypatch.setattr(
+        change_request_report, "write_request", lambda _, report: stored.append(report)
+    )
+    return stored
 
 
 class PlannerOfTests(ChangePlanner):
@@ -65,5 +76,20 @@ def send(change: RequestedChange, text: str, state_partitions: int | None = None
     change.request("ada", text, state_partitions)
 
 
-def resources() -> Any:
-    return SimpleNamespace(has_jvm=True, session=lambda: None, checkpoint=lambda: "old")
+def send_and_begin(change: RequestedChange, text: str, state_partitions: int | None = None) -> None:
+    """The change waits for nothing."""
+    send(change, text, state_partitions)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(requested_change, "waits", lambda *_: iter(()))
+        patch.setattr(changing, "checked", lambda *_: made_change(records=0))
+        assert change.prepare(resources(), None, lambda: False)
+    assert change.begin()
+
+
+def made_change(records: int) -> Any:
+    """The plan of a change that reads `records` again."""
+    return SimpleNamespace(replay=SimpleNamespace(records=records))
+
+
+def resources(checkpoint: object = "old") -> Any:
+    return SimpleNamespace(has_jvm=True, session=lambda: None, checkpoint=lambda: checkpoint)

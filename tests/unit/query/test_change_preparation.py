@@ -1,20 +1,23 @@
 """What a requested change does while the old query still runs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 import structlog
 
 from job.change.sent_spec import PlannedSpec, WrittenSpec
-from job.errors import CheckpointError
+from job.errors import CheckpointError, ConflictError, FencedError
 from job.event_time.interval import Interval
 from job.join_spec.spec import spec_from_yaml
+from job.protocol.control import Verb
+from job.protocol.reports import ChangeRequestReport
 from job.protocol.status import Phase
-from job.query import changing, requested_change
+from job.query import change_request_report, changing, old_query, requested_change
 from job.query.change_warm_up import RECORDS_MIN
+from job.query.old_query import SECONDS_MORE
 from job.query.requested_change import RequestedChange
 from job.settings import JobSettings
 from tests.unit.query.requested_changes import (
@@ -22,8 +25,10 @@ from tests.unit.query.requested_changes import (
     SECRET,
     PlannerOfTests,
     changes_of,
+    made_change,
     resources,
     send,
+    stored_reports,
 )
 from tests.unit.specs import plan
 
@@ -36,13 +41,50 @@ def warm_ups(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return calls
 
 
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The change is possible, and reads no records again."""
+    monkeypatch.setattr(changing, "checked", lambda *_: made_change(records=0))
+
+
+def old_query_repeats(
+    monkeypatch: pytest.MonkeyPatch, *left: int | None, during: Callable[[], object] = lambda: None
+) -> None:
+    """The old query repeats interval 7. `left`: records that are left at each look; the last one
+    stays. `during`: called in each pause."""
+    at = [0.0]
+
+    def waits(*_: object) -> Iterator[old_query.Wait]:
+        for records in left:
+            yield old_query.Wait(f"{records} left", "stuck", INTERVAL, records)
+        while left[-1]:
+            yield old_query.Wait(f"{left[-1]} left", "stuck", INTERVAL, left[-1])
+
+    def sleep(seconds: float) -> None:
+        at[0] += seconds
+        during()
+
+    monkeypatch.setattr(requested_change, "waits", waits)
+    clock = SimpleNamespace(sleep=sleep, monotonic=lambda: at[0])
+    monkeypatch.setattr(old_query, "time", clock)
+
+
+INTERVAL = Interval(7, 60_000)
+
+
+def never() -> bool:
+    return False
+
+
 def run_warm_up(change: RequestedChange, records: int, session: object) -> None:
     """The change reads `records` again. `session`: None: the new query needs another JVM."""
-    made = SimpleNamespace(replay=SimpleNamespace(records=records))
+    available = resources()
+    available.warm_up_session = lambda _: session
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(changing, "checked", lambda *_: made)
-        available: Any = SimpleNamespace(session=lambda: None, warm_up_session=lambda _: session)
-        change.prepare(available, None, lambda: False)
+        patch.setattr(requested_change, "waits", lambda *_: iter(()))
+        patch.setattr(changing, "checked", lambda *_: made_change(records))
+        change.prepare(available, None, never)
+    change.begin()
 
 
 @pytest.mark.parametrize(
@@ -83,88 +125,216 @@ def test_undo_has_no_warm_up(change: RequestedChange, warm_ups: list[Any]) -> No
     assert [] == warm_ups
 
 
-def test_change_that_failed_before_its_warm_up_has_none_later(
-    change: RequestedChange, warm_ups: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The old query has failed in between. A later stop must not run the new query."""
-
-    def refuse(*_: object) -> NoReturn:
-        raise CheckpointError("the folder contains a query")
-
-    monkeypatch.setattr(changing, "hand_over", refuse)
-    send(change, NEW)
-    assert change.make(resources()) is None
-
-    run_warm_up(change, RECORDS_MIN, "session")
-    assert [] == warm_ups
-
-
+@pytest.mark.usefixtures("checked")
 def test_change_waits_until_the_old_query_has_repeated_an_interrupted_interval(
-    change: RequestedChange, monkeypatch: pytest.MonkeyPatch, warm_ups: list[Any]
+    change: RequestedChange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then it has its warm-up. The report contains the records that are left."""
-    interval = Interval(7, 60_000, {"left": {0: 30}, "right": {0: 9}})
-    read = iter([{"left": {0: 10}, "right": {0: 0}}, {"left": {0: 28}, "right": {0: 9}}])
-    monkeypatch.setattr(requested_change, "repetition", lambda *_: iter([interval, interval]))
+    """The status shows what the change waits for, and how far it is."""
     seen: list[Any] = []
 
-    def sleep(_: float) -> None:
+    def read_status() -> None:
         assert change.report is not None
-        assert [] == warm_ups
-        seen.append((change.report.repeated_interval, change.report.records_left))
+        assert change.is_waiting
+        report = change.report
+        seen.append((report.waits_for, report.repeated_interval, report.records_left))
 
-    monkeypatch.setattr(requested_change, "time", SimpleNamespace(sleep=sleep))
-    monkeypatch.setattr(change, "_run_warm_up", lambda *_: warm_ups.append(seen[:]))
-
-    class OldCheckpoint:
-        @property
-        def offsets(self) -> Any:
-            return next(read)
-
-    old: Any = SimpleNamespace(checkpoint=OldCheckpoint)
+    old_query_repeats(monkeypatch, 29, 2, None, during=read_status)
     send(change, NEW)
 
-    change.prepare(old, Phase.CATCH_UP, lambda: False)
-
-    assert [[(7, 29), (7, 2)]] == warm_ups
+    assert change.prepare(resources(), Phase.CATCH_UP, never)
+    assert [("29 left", 7, 29), ("2 left", 7, 2), ("None left", 7, None)] == seen
+    assert change.begin()
     assert change.report is not None
-    assert (None, None) == (change.report.repeated_interval, change.report.records_left)
+    assert (None, None) == (change.report.waits_for, change.report.repeated_interval)
+    assert change.is_requested
 
 
-def test_change_waits_for_no_interval_that_runs_and_not_longer_than_the_query_runs(
-    change: RequestedChange, monkeypatch: pytest.MonkeyPatch, warm_ups: list[Any]
+def refuse(*_: object) -> None:
+    raise CheckpointError(f"the folder contains a query of {SECRET}")
+
+
+def test_change_that_is_refused_after_its_wait_does_not_stop_the_query(
+    change: RequestedChange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls: list[str] = []
-
-    def repetition(*_: object) -> Iterator[Interval]:
-        calls.append("read")
-        while True:
-            yield Interval(7, 60_000)
-
-    monkeypatch.setattr(requested_change, "repetition", repetition)
-    monkeypatch.setattr(change, "_run_warm_up", lambda *_: warm_ups.append("warm-up"))
-    old: Any = SimpleNamespace(checkpoint=lambda: SimpleNamespace(offsets=None))
+    stored = stored_reports(monkeypatch)
+    old_query_repeats(monkeypatch, 29, None)
+    monkeypatch.setattr(changing, "checked", refuse)
     send(change, NEW)
-    change.prepare(old, Phase.REAL_TIME, lambda: False)
-    send(change, NEW)
-    change.prepare(old, Phase.CATCH_UP, lambda: True)
 
-    assert (["read"], ["warm-up"]) == (calls, warm_ups)
+    assert not change.prepare(resources(), Phase.CATCH_UP, never)
+
+    assert (False, False) == (change.is_waiting, change.begin())
+    assert change.report is not None
+    assert "the folder contains a query of [redacted]" == change.report.error
+    assert (None, None) == (change.report.waits_for, change.report.records_left)
+    assert [None, change.report.error] == [report.error for report in stored]
+    change.check_allowed("pause")
+
+
+@pytest.mark.usefixtures("checked")
+def test_change_ends_if_the_repetition_makes_no_progress(
+    change: RequestedChange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old_query_repeats(monkeypatch, 29, 2)
+    send(change, NEW)
+
+    assert not change.prepare(resources(), Phase.CATCH_UP, never)
+
+    seconds = JobSettings().grace_seconds + SECONDS_MORE
+    assert change.report is not None
+    assert str(change.report.error).startswith(f"stuck within {seconds:.0f} s")
+
+
+@pytest.mark.parametrize("verb", ["pause", "stop", "restart", "cancel"])
+@pytest.mark.usefixtures("checked")
+def test_command_cancels_a_change_that_waits(
+    verb: Verb, change: RequestedChange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = stored_reports(monkeypatch)
+    old_query_repeats(monkeypatch, 29, during=lambda: change.before_command(verb, "bob"))
+    send(change, NEW)
+
+    assert not change.prepare(resources(), Phase.CATCH_UP, never)
+
+    assert (False, False) == (change.is_waiting, change.begin())
+    assert change.report is not None
+    assert f"{verb} of bob has cancelled the change while it waited" == change.report.error
+    assert change.report == stored[-1]
+    change.check_allowed("change")
+
+
+def test_resume_cancels_no_change(change: RequestedChange) -> None:
+    send(change, NEW)
+    change.before_command("resume", "bob")
+    assert change.is_waiting
+
+
+@pytest.mark.parametrize("verb", ["change", "undo"])
+def test_another_change_is_refused_while_a_change_waits(
+    verb: Verb, change: RequestedChange
+) -> None:
+    send(change, NEW)
+    with pytest.raises(ConflictError, match="another change of the join waits") as refused:
+        change.before_command(verb, "bob")
+    assert ["pause", "stop", "restart", "cancel"] == refused.value.allowed
+    assert change.is_waiting
+
+
+def test_only_a_change_that_waits_is_cancelled(change: RequestedChange) -> None:
+    with pytest.raises(ConflictError, match="no change waits"):
+        change.before_command("cancel", "bob")
+
+
+@pytest.mark.usefixtures("checked")
+def test_change_that_follows_a_cancelled_one_is_not_made_before_its_own_check(
+    change: RequestedChange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requested_change, "waits", lambda *_: iter(()))
+    send(change, NEW)
+    assert change.prepare(resources(), None, never)
+    change.before_command("cancel", "bob")
+    send(change, NEW)
+
+    assert not change.begin()
+    assert change.is_waiting
+
+
+@pytest.mark.usefixtures("checked")
+def test_change_still_waits_if_the_run_of_the_query_ends(
+    change: RequestedChange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run has the other phase."""
+    old_query_repeats(monkeypatch, 29, None)
+    send(change, NEW)
+
+    assert not change.prepare(resources(), Phase.CATCH_UP, lambda: True)
+    assert change.is_waiting
+    assert change.prepare(resources(), Phase.REAL_TIME, never)
+
+
+def test_failure_of_the_query_ends_a_change_that_waits(
+    change: RequestedChange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example because another job has taken over the name."""
+    stored = stored_reports(monkeypatch)
+    send(change, NEW)
+
+    change.query_failed(FencedError("another query has taken over the name"), resources())
+
+    assert not change.is_waiting
+    assert change.report == stored[-1]
+    assert "while the change waited: another query has taken over" in str(stored[-1].error)
+
+
+def test_query_that_fails_without_a_change_reports_none(change: RequestedChange) -> None:
+    change.query_failed(FencedError("fenced"), resources())
+    assert change.report is None
+
+
+@pytest.mark.parametrize("waited_for", [None, "an interval"])
+def test_start_reports_that_a_change_was_forgotten(
+    waited_for: str | None, change: RequestedChange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only once: later starts read the same report."""
+    stored = stored_reports(monkeypatch)
+    send(change, NEW)
+    assert change.report is not None
+    earlier = change.report.model_copy(update={"waits_for": waited_for})
+    read: list[ChangeRequestReport] = [earlier]
+    monkeypatch.setattr(change_request_report, "read_request", lambda _: read[-1])
+
+    started = changes_of(JobSettings(), monkeypatch)
+    stored = stored_reports(monkeypatch)
+    checkpoint: Any = "old"
+    for _ in range(2):
+        started.read_report(checkpoint)
+
+    assert started.report is not None
+    assert "the job ended before the change was made" in str(started.report.error)
+    assert (None, "ada") == (started.report.waits_for, started.report.requested_by)
+    assert [started.report] == stored
+    started.check_allowed("change")
+
+    read.append(stored[-1])
+    later = changes_of(JobSettings(), monkeypatch)
+    stored = stored_reports(monkeypatch)
+    later.read_report(checkpoint)
+    assert (started.report, []) == (later.report, stored)
+
+
+@pytest.mark.usefixtures("checked")
+def test_report_that_cannot_be_read_or_stored_prevents_no_start_and_no_change(
+    change: RequestedChange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requested_change, "waits", lambda *_: iter(()))
+    monkeypatch.setattr(change_request_report, "read_request", refuse)
+    monkeypatch.setattr(change_request_report, "write_request", refuse)
+    checkpoint: Any = "old"
+    with structlog.testing.capture_logs() as logged:
+        change.read_report(checkpoint)
+        send(change, NEW)
+        assert change.prepare(resources(), None, never)
+    assert ["change_report_not_read", "change_report_not_stored"] == [
+        entry["event"] for entry in logged
+    ]
 
 
 def test_failed_warm_up_is_logged_without_secrets_and_the_change_is_made(
     change: RequestedChange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise CheckpointError(f"no space left for {SECRET}")
 
-    monkeypatch.setattr(changing, "checked", refuse)
+    monkeypatch.setattr(requested_change, "waits", lambda *_: iter(()))
+    monkeypatch.setattr(changing, "checked", lambda *_: made_change(RECORDS_MIN))
     send(change, NEW)
+    available = resources()
+    available.warm_up_session = fail
 
     with structlog.testing.capture_logs() as logged:
-        change.prepare(resources(), None, lambda: False)
+        assert change.prepare(available, None, never)
 
-    assert [("preparation_failed", "no space left for [redacted]")] == [
+    assert [("warm_up_failed", "no space left for [redacted]")] == [
         (entry["event"], entry["reason"]) for entry in logged
     ]
-    assert change.is_requested
+    assert change.begin()

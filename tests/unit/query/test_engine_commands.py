@@ -1,6 +1,8 @@
 """Which commands the engine accepts one after the other. No query runs."""
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from threading import Event
 from typing import Any, NoReturn
 from unittest.mock import MagicMock
@@ -16,12 +18,15 @@ from job.plan.plan import JoinPlan
 from job.protocol.control import Verb
 from job.protocol.results import ChangePlanResult
 from job.protocol.status import QueryState
+from job.query import old_query, requested_change
 from job.query.engine import Engine
+from job.query.old_query import Wait
 from job.query.requested_change import RequestedChange
 from job.query.state_machine import StateMachine
 from job.query.stats import QueryStats
 from job.redaction import Redaction
 from job.settings import JobSettings
+from tests.polling import wait_until
 from tests.unit.query.requested_changes import PlannerOfTests
 from tests.unit.specs import plan, spec_yaml
 
@@ -49,7 +54,7 @@ def engine_of(joined: JoinPlan, monkeypatch: pytest.MonkeyPatch) -> Engine:
 
 
 def change_plan(engine: Engine) -> ChangePlanResult:
-    return engine.change_plan(NEW, None, Event(), within_seconds=1)
+    return engine.change_control.plan(NEW, None, Event(), within_seconds=1)
 
 
 @pytest.mark.parametrize("verb", ["pause", "stop", "restart"])
@@ -59,23 +64,33 @@ def test_change_is_refused_while_another_command_is_pending(engine: Engine, verb
     for call in (
         lambda: change_plan(engine),
         lambda: engine.command("change", "bob", spec=NEW),
-        engine.check_undo,
+        engine.change_control.check_undo,
         lambda: engine.command("undo", "bob"),
     ):
         with pytest.raises(ConflictError, match=f"while {verb} is pending"):
             call()
 
 
-@pytest.mark.parametrize("verb", ["pause", "stop", "restart", "change", "undo"])
-def test_commands_are_refused_until_the_change_is_made(engine: Engine, verb: Verb) -> None:
-    """Otherwise a stop would be accepted, and the new query would run."""
+def request_change(engine: Engine) -> None:
     engine._change.planned(NEW, Event(), within_seconds=1)
     engine.command("change", "ada", spec=NEW)
+
+
+@pytest.mark.parametrize("verb", ["pause", "stop", "restart", "change", "undo", "cancel"])
+def test_commands_are_refused_until_the_change_is_made(engine: Engine, verb: Verb) -> None:
+    """Otherwise a stop would be accepted, and the new query would run."""
+    request_change(engine)
+    engine._change._prepared = engine._change._waiting
+    engine._machine.stop_for(engine._change.begin)
+    assert (QueryState.STOPPED, True) == (
+        engine._machine.desired,
+        engine._machine.completes_interval,
+    )
     text = NEW if verb == "change" else None
 
     with pytest.raises(ConflictError, match="is being changed"):
         engine.command(verb, "bob", spec=text)
-    for call in (lambda: change_plan(engine), engine.check_undo):
+    for call in (lambda: change_plan(engine), engine.change_control.check_undo):
         with pytest.raises(ConflictError, match="is being changed"):
             call()
 
@@ -114,6 +129,125 @@ def test_change_parses_no_spec_while_it_holds_the_lock(
     for module in (sent_spec, spec):
         monkeypatch.setattr(module, "parsed", refuse)
     engine.command("change", "ada", spec=NEW)
+    assert engine._change.is_waiting
+
+
+@pytest.mark.parametrize(
+    ("verb", "desired"),
+    [
+        ("pause", QueryState.PAUSED),
+        ("stop", QueryState.STOPPED),
+        ("restart", QueryState.RUNNING),
+        ("cancel", QueryState.RUNNING),
+    ],
+)
+def test_command_is_accepted_while_a_change_waits_and_cancels_it(
+    verb: Verb, desired: QueryState, engine: Engine
+) -> None:
+    request_change(engine)
+    assert QueryState.RUNNING is engine._machine.desired
+
+    engine.command(verb, "bob")
+
+    assert (desired, verb == "restart") == (
+        engine._machine.desired,
+        engine._machine.restart_requested,
+    )
+    report = engine._change.report
+    assert report is not None
+    assert f"{verb} of bob has cancelled the change while it waited" == report.error
+
+
+def test_resume_does_not_cancel_a_change_that_waits(engine: Engine) -> None:
+    request_change(engine)
+    engine.command("resume", "bob")
+    assert engine._change.is_waiting
+
+
+@pytest.mark.parametrize("verb", ["stop", "resume"])
+def test_command_for_another_query_is_refused(engine: Engine, verb: Verb) -> None:
+    """Another client has changed the join since the check of a change."""
+    for query_id in (None, "new"):
+        engine._query_id = query_id
+        with pytest.raises(ConflictError, match="the job does not run query old"):
+            engine.command(verb, "streamjoin change", query_id="old")
+    engine._query_id = "old"
+    engine.command(verb, "streamjoin change", query_id="old")
+
+
+@contextmanager
+def running(engine: Engine) -> "Iterator[tuple[Future[None], Future[None]]]":
+    """The run of the query, and the call that waits for its end."""
+    engine._resources = engine.change_control._resources = MagicMock(lease_is_lost=False)
+    engine._identity = MagicMock(failure=None)
+    run: Future[None] = Future()
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(engine._await_end, run)
+        try:
+            yield run, waiting
+        finally:
+            engine.end()
+
+
+def test_refused_change_leaves_the_query_running(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise TopicError("output.topic does not exist")
+
+    monkeypatch.setattr(engine._change, "_checked", refuse)
+    monkeypatch.setattr(requested_change, "waits", lambda *_: iter(()))
+    with running(engine) as (_, waiting):
+        request_change(engine)
+        wait_until(lambda: not engine._change.is_waiting, PATIENCE_SECONDS, "it is refused")
+        assert not waiting.done()
+        assert (QueryState.RUNNING, False) == (
+            engine._machine.desired,
+            engine._machine.stop_requested,
+        )
+    report = engine._change.report
+    assert report is not None
+    assert "output.topic does not exist" == report.error
+
+
+@pytest.mark.parametrize("end", ["identity", "run"])
+def test_change_that_waits_prevents_no_end_of_the_run(
+    end: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`identity`: a topic was created again."""
+    looks = []
+
+    def waits(*_: object) -> Iterator[Wait]:
+        while True:
+            looks.append(None)
+            yield Wait("repeats", "stuck")
+
+    monkeypatch.setattr(requested_change, "waits", waits)
+    monkeypatch.setattr(old_query, "POLL_SECONDS", 0.01)
+    with running(engine) as (run, waiting):
+        request_change(engine)
+        wait_until(lambda: looks, PATIENCE_SECONDS, "the change waits")
+        if end == "run":
+            run.set_result(None)
+        else:
+            engine._identity.failure = TopicError("created again")
+        waiting.result(PATIENCE_SECONDS)
+        assert engine._change.is_waiting
+        assert not engine._machine.stop_requested
+
+
+def test_query_stops_once_its_change_waits_for_nothing(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine._change, "prepare", lambda *_: True)
+    with running(engine) as (_, waiting):
+        request_change(engine)
+        engine._change._prepared = engine._change._waiting
+        waiting.result(PATIENCE_SECONDS)
+    assert (QueryState.STOPPED, True) == (
+        engine._machine.desired,
+        engine._machine.completes_interval,
+    )
     assert engine._change.is_requested
 
 

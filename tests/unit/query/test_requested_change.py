@@ -22,6 +22,7 @@ from tests.unit.query.requested_changes import (
     plan_of_change,
     resources,
     send,
+    send_and_begin,
 )
 from tests.unit.specs import changed, plan, spec_yaml
 
@@ -36,8 +37,8 @@ def test_made_change_ends_in_its_spec_and_no_other_command_is_accepted(
         return SimpleNamespace(replay=SimpleNamespace(state_partitions=8))
 
     monkeypatch.setattr(changing, "hand_over", hand_over)
-    change.check_not_requested()
-    send(change, NEW, 8)
+    change.check_allowed("pause")
+    send_and_begin(change, NEW, 8)
 
     successor = change.make(resources())
 
@@ -49,7 +50,7 @@ def test_made_change_ends_in_its_spec_and_no_other_command_is_accepted(
     )
     assert replace(new, state_partitions=8) == successor.plan
     with pytest.raises(ConflictError, match="is being changed"):
-        change.check_not_requested()
+        change.check_allowed("pause")
 
 
 def test_failed_change_is_reported_without_secrets_and_commands_are_accepted_again(
@@ -59,7 +60,7 @@ def test_failed_change_is_reported_without_secrets_and_commands_are_accepted_aga
         raise CheckpointError(f"the folder contains a query of {SECRET}")
 
     monkeypatch.setattr(changing, "hand_over", refuse)
-    send(change, NEW)
+    send_and_begin(change, NEW)
     assert change.is_requested
     assert change.make(resources()) is None
 
@@ -67,7 +68,7 @@ def test_failed_change_is_reported_without_secrets_and_commands_are_accepted_aga
     assert ("ada", "/checkpoints/next") == (change.report.requested_by, change.report.checkpoint)
     assert "the folder contains a query of [redacted]" == change.report.error
     assert change.report.failed_at is not None
-    change.check_not_requested()
+    change.check_allowed("pause")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_errors_show_no_value_of_a_variable(
         plan_of_change(change, text)
     errors = [str(refused.value)]
     if "must stay" in shown:  # Only a spec with a plan can be requested.
-        send(change, text)
+        send_and_begin(change, text)
         assert change.make(resources()) is None
         assert change.report is not None
         errors.append(str(change.report.error))
@@ -142,13 +143,13 @@ def test_undone_change_continues_with_the_spec_of_the_old_query(
     change.request("ada", None, None)
     assert change.report is not None
     assert ("ada", None) == (change.report.requested_by, change.report.checkpoint)
-    successor = change.make(SimpleNamespace(checkpoint=lambda: "new"))  # type: ignore[arg-type]
+    successor = change.make(resources("new"))
 
     assert [("old", "new")] == undone
     assert successor is not None
     assert plan(checkpoint="/checkpoints/old", left__filter="cost > 7") == successor.plan
     with pytest.raises(ConflictError, match="is being changed"):
-        change.check_not_requested()
+        change.check_allowed("pause")
 
 
 def test_change_whose_query_has_delivered_is_not_undone(
@@ -167,7 +168,7 @@ def test_change_whose_query_has_delivered_is_not_undone(
 
     assert change.report is not None
     assert ("the query has begun to deliver", []) == (change.report.error, undone)
-    change.check_not_requested()
+    change.check_allowed("pause")
 
 
 def test_undo_without_a_jvm_is_checked_once_it_is_made(change: RequestedChange) -> None:
@@ -194,17 +195,17 @@ def test_number_of_state_partitions_that_the_next_start_would_refuse_is_not_requ
     for call in (lambda: send(change, NEW, 8), lambda: plan_of_change(change, NEW, 8)):
         with pytest.raises(RequestError, match="STREAMJOIN_STATE_PARTITIONS of the job is 2"):
             call()
-    assert not change.is_requested
+    assert not change.is_waiting
 
     send(change, NEW, 2)
-    assert change.is_requested
+    assert change.is_waiting
 
 
 def test_invalid_spec_is_not_requested(change: RequestedChange) -> None:
     with pytest.raises(SpecError):
         send(change, spec_yaml(checkpoint="/elsewhere/next"))
 
-    assert (False, None) == (change.is_requested, change.report)
+    assert (False, None) == (change.is_waiting, change.report)
 
 
 def test_spec_without_a_plan_is_not_requested(change: RequestedChange) -> None:
@@ -213,7 +214,7 @@ def test_spec_without_a_plan_is_not_requested(change: RequestedChange) -> None:
 
     with pytest.raises(BusyError, match="not the one that was planned last: repeat the call"):
         change.request("ada", spec_yaml(checkpoint="/checkpoints/other"), None)
-    assert (False, None) == (change.is_requested, change.report)
+    assert (False, None) == (change.is_waiting, change.report)
 
 
 def test_start_continues_with_the_spec_of_an_earlier_change(

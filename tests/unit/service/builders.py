@@ -48,6 +48,7 @@ class SmallJob:
         self.completes_interval = False
         self.spec: str | None = None
         self.state_partitions: int | None = None
+        self.query_id: str | None = None
         self.last_request: Request | None = None
         self.gone: Event | None = None
         self.answers: dict[str, BaseModel | Exception] = {}
@@ -64,6 +65,7 @@ class SmallJob:
         completes_interval: bool = False,
         spec: str | None = None,
         state_partitions: int | None = None,
+        query_id: str | None = None,
     ) -> None:
         if self.allowed is not None and verb not in self.allowed:
             message = f"{verb} is not possible while the query is {self.current.state}"
@@ -77,12 +79,14 @@ class SmallJob:
             "reset": QueryState.STOPPED,
             "change": QueryState.RUNNING,
             "undo": QueryState.RUNNING,
+            "cancel": QueryState.RUNNING,
         }
         self.current = self.current.model_copy(update={"state": states[verb]})
         self.starts = starts
         self.completes_interval = completes_interval
         self.spec = spec
         self.state_partitions = state_partitions
+        self.query_id = query_id
 
     def read(self, request: Request, caller_gone: Event) -> BaseModel:
         self.gone = caller_gone

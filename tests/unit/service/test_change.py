@@ -98,6 +98,14 @@ def test_state_that_allows_no_change_is_a_conflict(path: Path) -> None:
     assert (409, ["resume"]) == (problem(answer)["status"], problem(answer)["allowed"])
 
 
+def test_change_that_waits_is_cancelled(path: Path) -> None:
+    with serving(path, status_after(batch())) as job:
+        answer = call("DELETE", URL, settings(path))
+
+    assert (202, "RUNNING") == (answer.status_code, answer.json()["state"])
+    assert [("cancel", "http:127.0.0.1")] == job.commands
+
+
 def test_undo_is_accepted(path: Path) -> None:
     answer, job = sent(path, f"{URL}/undo")
 
@@ -128,6 +136,7 @@ def test_failed_change_is_in_the_status(path: Path) -> None:
         "checkpoint": "/next",
         "failed_at": "2026-11-20T12:00:00Z",
         "error": "no folder",
+        "waits_for": None,
         "repeated_interval": None,
         "records_left": None,
     } == shown

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import re
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -12,6 +13,7 @@ from playwright.sync_api import Browser, Error
 
 from job.errors import BusyError
 from job.protocol.control import control_socket
+from job.protocol.reports import ChangeRequestReport
 from job.protocol.results import FailuresResult, KeyExplanation, PlanResult
 from job.protocol.status import Failure, Phase, QueryState
 from tests.polling import wait_until
@@ -296,6 +298,31 @@ def test_failed_query_shows_its_error(browser: Browser, url: str, job: SmallJob)
         tab.wait_for("state", "FAILED")
 
         assert tab.text("failure").endswith("query: the schema has changed")
+
+
+@pytest.mark.parametrize(
+    ("fields", "shown"),
+    [
+        (
+            {"waits_for": "batch 41 has not ended yet"},
+            "waits: batch 41 has not ended yet (to /next",
+        ),
+        ({}, "is being made (to /next, requested by ada at "),
+        ({"failed_at": NOW, "error": "cancelled"}, "not made: cancelled (to /next, requested by "),
+    ],
+)
+def test_requested_change_is_shown(
+    browser: Browser, url: str, job: SmallJob, fields: dict[str, Any], shown: str
+) -> None:
+    report = ChangeRequestReport(requested_by="ada", requested_at=NOW, checkpoint="/next", **fields)
+    job.current = running(last_change=report)
+    with open_tab(browser, url) as tab:
+        tab.wait_for("change", shown)
+
+
+def test_replay_after_a_change_is_shown(browser: Browser, url: str) -> None:
+    with open_tab(browser, url) as tab:
+        tab.wait_for("change", "from file:/old, replay reading: ")
 
 
 def test_idle_side_is_shown(browser: Browser, url: str, job: SmallJob) -> None:

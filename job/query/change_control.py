@@ -1,0 +1,53 @@
+"""Calls about a change while the query runs, and the moment at which the query stops for it."""
+
+from collections.abc import Callable
+from threading import Event
+
+from job.protocol.control import Verb
+from job.protocol.results import ChangePlanResult, UndoResult
+from job.protocol.status import JobStatus, Phase
+from job.query.requested_change import RequestedChange
+from job.query.runtime import Resources
+from job.query.state_machine import StateMachine
+from job.query.verbs import check_allowed
+
+
+class ChangeControl:
+    def __init__(
+        self,
+        change: RequestedChange,
+        machine: StateMachine,
+        resources: Resources,
+        status: Callable[[], JobStatus],
+    ) -> None:
+        self._change = change
+        self._machine = machine
+        self._resources = resources
+        self._status = status
+
+    def plan(
+        self, spec: str, state_partitions: int | None, caller_gone: Event, *, within_seconds: float
+    ) -> ChangePlanResult:
+        """The plan of a change at this moment. Raises StreamjoinError if the change is refused."""
+        self._check_allowed("change")
+        sent = self._change.planned(spec, caller_gone, within_seconds=within_seconds)
+        return self._change.plan(sent, state_partitions, self._resources, self._status())
+
+    def check_undo(self) -> UndoResult:
+        """Raises StreamjoinError if the last change cannot be undone at this moment."""
+        self._check_allowed("undo")
+        return self._change.check_undo(self._resources)
+
+    def _check_allowed(self, verb: Verb) -> None:
+        check_allowed(verb, self._machine.state)
+        self._change.check_allowed(verb)
+        self._machine.check_nothing_pending(verb)
+
+    def prepare(self, phase: Phase | None, is_over: Callable[[], object]) -> None:
+        """Prepare the change that waits, then stop the query for it. The query continues if the
+        change is refused or cancelled. If the run of the query ends first, the change still waits.
+
+        `phase`: of the running query. `is_over`: whether the run has ended, or must end.
+        """
+        if self._change.prepare(self._resources, phase, is_over):
+            self._machine.stop_for(self._change.begin)
