@@ -98,7 +98,9 @@ class FakeEngine:
         self.last_batch = batch()
         self.status_calls = 0
         self.refusal: Exception | None = None
-        self.change_control = SimpleNamespace(plan=self._plan)
+        self.change_control = SimpleNamespace(
+            plan=lambda spec, partitions, *_, **__: self._refuse_change(spec, partitions)
+        )
 
     def status(self) -> JobStatus:
         self.status_calls += 1
@@ -106,9 +108,6 @@ class FakeEngine:
 
     def state_reader(self) -> tuple[Reader, int]:
         return self.reader, 7
-
-    def _plan(self, spec: str, state_partitions: int, *_: Event, **__: float) -> None:
-        self._refuse_change(spec, state_partitions)
 
     def command(self, verb: str, by: str, starts: None, **arguments: Any) -> None:
         assert ("change", "ada", None, False) == (
