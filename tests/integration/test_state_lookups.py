@@ -5,7 +5,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from deploy.local.kafka import EmbeddedKafka
 from job.protocol.reports import ResetReport
@@ -75,6 +75,9 @@ def test_rows_of_a_key_are_returned_with_times_match_and_offset(
         assert ["stop", "resume", "reset", "undo"] == refusal["allowed"]
 
 
+NEW_COORDINATOR = {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
+
+
 def committed(pairs: Pairs) -> int:
     """Sum of the offsets of the group for lag tools."""
     consumer = Consumer(
@@ -90,6 +93,11 @@ def committed(pairs: Pairs) -> int:
     ]
     try:
         offsets = consumer.committed(places, READ_SECONDS)
+    except KafkaException as error:
+        # The first request makes the broker create the topic of the group offsets.
+        if error.args[0].code() not in NEW_COORDINATOR:
+            raise
+        return 0
     finally:
         consumer.close()
     return sum(max(0, place.offset) for place in offsets)  # below 0: none is committed
