@@ -40,6 +40,7 @@ final class TransactionSlot {
   /** Limit for the end of the open transaction, which hides all later records from readers. */
   private static final Duration CLOSE = Duration.ofSeconds(5);
 
+  private final String run;
   private final int partition;
   private final Thread thread = new Thread(this::commitWhenDue);
 
@@ -79,6 +80,7 @@ final class TransactionSlot {
 
   private TransactionSlot(DeliveryTarget target, int partition) {
     this.target = target;
+    run = target.run;
     this.partition = partition;
     thread.setName(target.transactionalId(partition));
     thread.setDaemon(true);
@@ -120,7 +122,7 @@ final class TransactionSlot {
       if (ENDED_RUNS.size() > ENDED_RUNS_MAX) {
         ENDED_RUNS.removeFirst();
       }
-      SLOTS.values().removeIf(slot -> slot.target.run.equals(run) && slots.add(slot));
+      SLOTS.values().removeIf(slot -> slot.run.equals(run) && slots.add(slot));
     }
     slots.forEach(TransactionSlot::discard);
     try {
@@ -132,14 +134,16 @@ final class TransactionSlot {
     }
   }
 
-  private synchronized boolean continuesWith(DeliveryTarget other, long nextBatch) {
-    return endedBatch != null
-        && failure == null
-        && !isDiscarded
-        && target.run.equals(other.run)
-        && endedBatch + 1 == nextBatch
+  private boolean continuesWith(DeliveryTarget other, long nextBatch) {
+    // A task of another run may hold the lock of this slot for as long as no broker answers.
+    return run.equals(other.run)
         // Another executor may have begun the batch, and fenced this producer.
-        && TaskContext.get().attemptNumber() == 0;
+        && TaskContext.get().attemptNumber() == 0
+        && isFollowedBy(nextBatch);
+  }
+
+  private synchronized boolean isFollowedBy(long nextBatch) {
+    return endedBatch != null && failure == null && !isDiscarded && endedBatch + 1 == nextBatch;
   }
 
   private synchronized void beginBatch(
@@ -173,7 +177,6 @@ final class TransactionSlot {
       if (isSkipped) {
         return;
       }
-      checkNotFailed(); // The run may have ended meanwhile: its successor must not be fenced.
       replaceProducer();
       read.readToTheEnd(parts);
     }
@@ -199,10 +202,10 @@ final class TransactionSlot {
     if (producer != null) {
       producer.close(Duration.ZERO);
     }
-    producer = target.newProducer(partition);
+    // The run may have ended meanwhile: its successor must not be fenced.
+    producer = InitializedProducer.create(target, partition, this::checkNotFailed);
     requests = new SentRequests(producer.metrics());
     isDoubtful = false;
-    producer.initTransactions();
   }
 
   /** Whether an earlier attempt has delivered the row. */

@@ -1,0 +1,147 @@
+"""Runs of a query that write rows with the Java writer of transactions, through a proxy."""
+
+import base64
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from deploy.local.kafka import EmbeddedKafka
+from job.delivery.interval_protocol import Fence
+from job.delivery.markers import encoded_fence, fence_key
+from job.real_time.transactions import COLUMNS, Identity, Transactions
+
+SCHEMA = (
+    "topic STRING, key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, "
+    "id STRING, timestamp BIGINT, partition INT"
+)
+PATIENCE_SECONDS = 30.0
+ROWS = "abcdef"
+DEAD = frozenset("bd")
+"""Rows that are dead letters."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Ids of rows in the output and dead-letter topics, and of the parts in the commit topic."""
+
+    rows: Counter[str]
+    parts: Counter[str]
+
+
+class Writes:
+    """Runs of a query that write rows of one state partition."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        kafka: EmbeddedKafka,
+        name: str,
+        folder: Path,
+        output_config: Mapping[str, str] | None = None,
+    ) -> None:
+        self._spark, self._kafka, self._name, self._folder = spark, kafka, name, folder
+        self.output, self.letters, self.commits = (
+            f"{name}-{topic}" for topic in ("output", "letters", "commits")
+        )
+        kafka.create_topics([self.output], partitions=1, config=output_config)
+        kafka.create_topics([self.letters, self.commits], partitions=1)
+        self.transactional_id = f"streamjoin-{name}-0"
+
+    def run(
+        self, *, repeats: int | None = None, producer: Mapping[str, str] | None = None
+    ) -> Transactions:
+        servers = {"bootstrap.servers": self._kafka.servers_of("PROXIED")}
+        topics = (self.output, self.commits)
+        return Transactions(
+            self._spark,
+            Identity(self._name, "q", *topics, since=0, repeats=repeats, fence=0),
+            servers,
+            producer or {},
+            # So the first row, or the first two, are one transaction of an interval, and all others
+            # are the next one.
+            commit_interval=timedelta(hours=1),
+            timeout=timedelta(minutes=1),
+        )
+
+    def begin_interval(self, transactions: Transactions, ids: Sequence[str]) -> Any:
+        """The query of an interval 0 with these rows. It ends after the interval."""
+        rows = self._spark.readStream.schema(SCHEMA).json(str(self._written(ids))).coalesce(1)
+        writer = transactions.interval_writer(rows.select(*COLUMNS))
+        writer = writer.option("checkpointLocation", str(self._folder / "checkpoint"))
+        return writer.trigger(availableNow=True).start()
+
+    def failure(self, transactions: Transactions, ids: Sequence[str], batch_id: int) -> str:
+        """The text of the failure of a micro-batch. Empty: its rows were written."""
+        try:
+            self.write(transactions, ids, batch_id)
+        except Py4JJavaError as error:
+            return str(error)
+        return ""
+
+    def write(self, transactions: Transactions, ids: Sequence[str], batch_id: int) -> None:
+        """Write a micro-batch, the last batch of the run."""
+        try:
+            self.write_one(transactions, ids, batch_id)
+        finally:
+            transactions.close()
+
+    def write_one(self, transactions: Transactions, ids: Sequence[str], batch_id: int) -> None:
+        """Write a micro-batch."""
+        rows = self._spark.read.schema(SCHEMA).json(str(self._written(ids))).coalesce(1)
+        transactions.write_batch(rows.select(*COLUMNS), batch_id, "offsets")
+
+    def _written(self, ids: Sequence[str]) -> Path:
+        """A folder with a file of records for TransactionWriter.java."""
+        folder = self._folder / "".join(ids)
+        folder.mkdir(exist_ok=True)
+        lines = []
+        for each in ids:
+            topic = self.letters if each in DEAD else self.output
+            value = base64.b64encode(each.encode()).decode()
+            lines.append(json.dumps({"topic": topic, "value": value, "headers": [], "id": each}))
+        (folder / "rows.json").write_text("\n".join(lines))
+        return folder
+
+    def fence(self, number: int) -> None:
+        self.commit_record(fence_key(self._name, "0"), encoded_fence(Fence("q", number)))
+
+    def commit_record(self, key: bytes, value: bytes) -> None:
+        """Write a record to the commit topic."""
+        producer = Producer({"bootstrap.servers": self._kafka.bootstrap_servers})
+        producer.produce(self.commits, value, key)
+        assert 0 == producer.flush(PATIENCE_SECONDS)
+
+    def found(self, isolation_level: str = "read_committed") -> Found:
+        values = [
+            *self._values(self.output, isolation_level),
+            *self._values(self.letters, isolation_level),
+        ]
+        content = map(json.loads, self._values(self.commits, isolation_level))
+        parts = [row_id for record in content for row_id in record.get("ids", [])]
+        return Found(Counter(value.decode() for value in values), Counter(parts))
+
+    def _values(self, topic: str, isolation_level: str) -> Iterator[bytes]:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._kafka.bootstrap_servers,
+                "group.id": "reads-all",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": isolation_level,
+            }
+        )
+        try:
+            consumer.assign([TopicPartition(topic, 0, 0)])
+            while (message := consumer.poll(PATIENCE_SECONDS)) and not message.error():
+                yield message.value() or b""
+            assert message is not None, f"no end of {topic} within {PATIENCE_SECONDS} s"
+        finally:
+            consumer.close()
