@@ -9,17 +9,21 @@ start. So after a crash at any point exactly one query can start, and the change
 
 With exactly-once delivery, the new query takes the name in the commit topic before changed.json is
 written, so that the old query cannot deliver even if its job still runs. Before that, the old query
-is allowed to take the name back, in case the change ends in between.
+is allowed to take the name back, in case the change ends in between. An undo takes the name back in
+the same order: the new query is allowed to take the name again, the old query takes it, then
+changed.json is removed.
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from job.change.cut import Cut, PlannedBatch
 from job.change.replay import Replay, ReplayPhase, late_rows
 from job.checkpoint.checkpoint import CHANGE, Checkpoint
 from job.checkpoint.documents import read_document, write_document
-from job.errors import CheckpointError, ConflictError
+from job.errors import CheckpointError, ConflictError, StreamjoinError
 from job.event_time.partitions import Offsets
 from job.join_spec.sides import SIDES, Side
 from job.protocol.reports import ChangeRequestReport
@@ -164,10 +168,18 @@ def hand_over(old: Checkpoint, new: Checkpoint, texts: SpecTexts | None = None) 
     write_document(old.folder, _CHANGED, {"checkpoint": new.folder.root, **specs})
 
 
-def take_back(old: Checkpoint) -> None:
-    """Undo `hand_over`."""
+@contextmanager
+def taken_back(old: Checkpoint) -> Iterator[None]:
+    """Undo `hand_over`. If the block raises an error, the change is effective again."""
     old.folder.remove(_REQUESTED)  # This change was made.
+    document = read_document(old.folder, _CHANGED)
     old.folder.remove(_CHANGED)
+    try:
+        yield
+    except StreamjoinError:
+        if document is not None:
+            write_document(old.folder, _CHANGED, document)
+        raise
 
 
 def write_request(checkpoint: Checkpoint, report: ChangeRequestReport) -> None:
@@ -285,3 +297,49 @@ def has_delivered(checkpoint: Checkpoint) -> bool:
     names = checkpoint.folder.names("query/offsets")
     batch = checkpoint.batch(max(int(name) for name in names if name.isdecimal()))
     return batch is not None and not replay.keeps_back(batch)
+
+
+def check_undo(old: Checkpoint, new: Checkpoint) -> None:
+    """Raises ConflictError if the new query may have delivered results, or does not continue the
+    old one."""
+    if successor(old) != new.folder.root:
+        raise ConflictError(
+            f"{new.folder.root} does not continue {old.folder.root}, so there is no change to "
+            "undo: check the checkpoints of both specs",
+            allowed=[],
+        )
+    if read_replay(new) is None:
+        raise ConflictError(_without_replay(old, new), allowed=[])
+    if (later := successor(new)) is not None:
+        raise ConflictError(
+            f"the query of {new.folder.root} was changed, too: {later} continues it. Undo that "
+            "change first",
+            allowed=[],
+        )
+    if has_delivered(new):
+        raise undo_is_too_late(new)
+
+
+def undo_is_too_late(new: Checkpoint) -> ConflictError:
+    return ConflictError(
+        f"the query of {new.folder.root} has begun to deliver results after the cut, so the old "
+        "query would deliver them again. To return to the old spec, change from the new spec to "
+        "the old one, with another `checkpoint`",
+        allowed=[],
+    )
+
+
+def _without_replay(old: Checkpoint, new: Checkpoint) -> str:
+    """Why a change cannot be undone whose new checkpoint contains no replay."""
+    if new.start_positions is None:  # A reset writes them.
+        return (
+            f"{new.folder.root} contains no query, so it is not known whether the new query has "
+            "delivered results. Restore the folder. If the new query was never started, remove "
+            f"changed.json from {old.folder.root} instead, and start the old query"
+        )
+    return (
+        f"the query of {new.folder.root} was reset after the change, and may have delivered "
+        "results before, which the old query would deliver again. To return to the old spec, "
+        "start it with another `checkpoint`, which begins with empty state: `streamjoin run "
+        "OLD_SPEC --new-query`"
+    )

@@ -151,8 +151,8 @@ class Checkpoint:
         return self._newest_batch("commits")
 
     @property
-    def last_planned_id(self) -> int | None:
-        """The last batch that was planned. None: no batch was."""
+    def last_planned_batch_id(self) -> int | None:
+        """The last batch that was planned; it may not have ended. None: no batch was planned."""
         return self._newest_batch("offsets")
 
     def _newest_batch(self, log: str) -> int | None:
@@ -162,7 +162,7 @@ class Checkpoint:
     @property
     def is_committed(self) -> bool:
         """Whether Spark has committed every batch that it has planned."""
-        return self.last_planned_id == self.last_batch_id
+        return self.last_planned_batch_id == self.last_batch_id
 
     @property
     def offsets(self) -> Offsets | None:
@@ -318,6 +318,19 @@ class Checkpoint:
     def end_exactly_once(self) -> None:
         """Record that the following batches write no markers."""
         self.folder.remove(EXACTLY_ONCE)
+
+    def release_name(self) -> None:
+        """Record that another query may take the name. The next start takes the name back, and
+        finds no markers of the batches that are planned by now."""
+        planned = self.last_planned_batch_id
+        since = 0 if planned is None else planned + 1
+        write_document(self.folder, EXACTLY_ONCE, {"since": since, "owner": None})
+
+    @property
+    def has_owned_name(self) -> bool:
+        """Whether the query owns the name, or has released it."""
+        document = read_document(self.folder, EXACTLY_ONCE)
+        return document is not None and "owner" in document
 
     @property
     def owns_name(self) -> bool:

@@ -3,6 +3,7 @@ fingerprint of a batch, and failures as errors for users. Runs on the driver.
 """
 
 import hashlib
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -58,22 +59,25 @@ def claim_name(
     not have delivered anything after the cut. Otherwise the old query delivers at least once, and
     its markers may be outdated. None: the query replaces no other query.
     """
+    has_owned_name = checkpoint.has_owned_name
     ensure_ownership(
         *(target, checkpoint, dead_letter_slot(plan)),
         since=since,
         new_query=new_query,
-        last_batches=replay.last_batches if replay is not None and checkpoint.owns_name else None,
+        last_batches=replay.last_batches if replay is not None and has_owned_name else None,
     )
 
 
-def take_name_over(plan: JoinPlan, target: Target, checkpoint: Checkpoint, replay: Replay) -> None:
-    """As `claim_name`, during a change. The old query must not have delivered anything after the
-    cut."""
+def take_name_over(
+    plan: JoinPlan, target: Target, checkpoint: Checkpoint, last_batches: Mapping[str, int]
+) -> None:
+    """As `claim_name`, during a change or its undo. The replaced queries must not have delivered
+    anything after `last_batches`."""
     ensure_ownership(
         *(target, checkpoint, dead_letter_slot(plan)),
         since=0,
         new_query=False,
-        last_batches=replay.last_batches,
+        last_batches=last_batches,
     )
 
 

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from job.change.comparison import Comparison, compared
 from job.change.cut import Cut
@@ -17,10 +18,11 @@ from job.change.start_offsets import needed_from_ms, start_offsets
 from job.checkpoint import changes
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.cli import leased, view_checkpoint
+from job.delivery.commit_protocol import NO_BATCH, DeliveredAfterCutError
 from job.delivery.commit_topic import check_commit_topic_settings, prepare_commit_topic
 from job.delivery.exactly_once import delivery_target, fence_slots, take_name_over
 from job.delivery.ownership import newest_delivered
-from job.errors import ConflictError, JobUnavailableError, StreamjoinError
+from job.errors import CheckpointError, JobUnavailableError, StreamjoinError
 from job.event_time.interval import Interval
 from job.formats.registration import check_accepted
 from job.formats.registry import registry_access
@@ -166,61 +168,45 @@ def undo(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> None:
     """Let the old query run at its next start. Raises ConflictError if the new query may have
     delivered results."""
     with _both(old, new, settings) as (old_checkpoint, new_checkpoint):
-        check_undo(old_checkpoint, new_checkpoint)
+        changes.check_undo(old_checkpoint, new_checkpoint)
         with _stopped_job(new, new_checkpoint, settings), leased(new_checkpoint):
-            take_back(old_checkpoint, new_checkpoint)
+            take_back(old, new, old_checkpoint, new_checkpoint)
 
 
-def take_back(old: Checkpoint, new: Checkpoint) -> None:
+def take_back(
+    old: JoinPlan, new: JoinPlan, old_checkpoint: Checkpoint, new_checkpoint: Checkpoint
+) -> None:
     """Let the old query continue instead of the new one, which is stopped and whose checkpoint is
-    leased. Raises ConflictError as `check_undo`."""
-    with leased(old):
-        check_undo(old, new)
-        changes.allow_return(old, new)
-        old.desired_state = QueryState.RUNNING  # `change` has stopped it.
-        changes.take_back(old)
+    leased. Raises ConflictError as `check_undo`. The new query can then start again.
+
+    If this process was suspended, both leases have expired, and another job may run the new query.
+    """
+    with leased(old_checkpoint):
+        last = new_checkpoint.last_planned_batch_id  # The check is about all batches up to it.
+        changes.check_undo(old_checkpoint, new_checkpoint)
+        take = partial(_take_name_back, old, new, old_checkpoint, new_checkpoint, last)
+        with _name_released(new, new_checkpoint):
+            changes.allow_return(old_checkpoint, new_checkpoint)
+            take()
+            old_checkpoint.desired_state = QueryState.RUNNING  # `change` has stopped it.
+            changes.check_undo(old_checkpoint, new_checkpoint)
+            with changes.taken_back(old_checkpoint):
+                take()  # The new query may have started, and delivered, after the check.
 
 
-def check_undo(old: Checkpoint, new: Checkpoint) -> None:
-    """Raises ConflictError if the new query may have delivered results, or does not continue the
-    old one."""
-    if changes.successor(old) != new.folder.root:
-        raise ConflictError(
-            f"{new.folder.root} does not continue {old.folder.root}, so there is no change to "
-            "undo: check the checkpoints of both specs",
-            allowed=[],
-        )
-    if changes.read_replay(new) is None:
-        raise ConflictError(_without_replay(old, new), allowed=[])
-    if (later := changes.successor(new)) is not None:
-        raise ConflictError(
-            f"the query of {new.folder.root} was changed, too: {later} continues it. Undo that "
-            "change first",
-            allowed=[],
-        )
-    if changes.has_delivered(new):
-        raise ConflictError(
-            f"the query of {new.folder.root} has begun to deliver results after the cut, so the "
-            "old query would deliver them again. To return to the old spec, change from the new "
-            "spec to the old one, with another `checkpoint`",
-            allowed=[],
-        )
-
-
-def _without_replay(old: Checkpoint, new: Checkpoint) -> str:
-    """Why a change cannot be undone whose new checkpoint contains no replay."""
-    if new.start_positions is None:  # A reset writes them.
-        return (
-            f"{new.folder.root} contains no query, so it is not known whether the new query has "
-            "delivered results. Restore the folder. If the new query was never started, remove "
-            f"changed.json from {old.folder.root} instead, and start the old query"
-        )
-    return (
-        f"the query of {new.folder.root} was reset after the change, and may have delivered "
-        "results before, which the old query would deliver again. To return to the old spec, "
-        "start it with another `checkpoint`, which begins with empty state: `streamjoin run "
-        "OLD_SPEC --new-query`"
-    )
+@contextmanager
+def _name_released(new: JoinPlan, new_checkpoint: Checkpoint) -> Iterator[None]:
+    """Allows the new query to take its name back after a crash, and after an error in the block."""
+    if new.output.delivery is not Delivery.EXACTLY_ONCE:
+        yield
+        return
+    new_checkpoint.release_name()
+    try:
+        yield
+    except StreamjoinError:
+        # It may have started meanwhile and taken all slots, of which the block has taken some.
+        new_checkpoint.release_name()
+        raise
 
 
 @contextmanager
@@ -318,7 +304,31 @@ def _take_name_over(
     """
     target = delivery_target(old, access, new_checkpoint, record_bytes_max=0)
     plan = replace(old, state_partitions=replay.state_partitions)
-    take_name_over(plan, target, new_checkpoint, replay)
+    take_name_over(plan, target, new_checkpoint, replay.last_batches)
+
+
+def _take_name_back(
+    old: JoinPlan,
+    new: JoinPlan,
+    old_checkpoint: Checkpoint,
+    new_checkpoint: Checkpoint,
+    last_batch: int | None,
+) -> None:
+    """Make the old query the owner of the name, so that the new one cannot deliver any more.
+
+    `last_batch`: the last one of the new query whose results are kept back. None: there is none.
+    Raises ConflictError if the new query has delivered a later batch.
+    """
+    if new.output.delivery is not Delivery.EXACTLY_ONCE:
+        return
+    target = delivery_target(new, _access(new), old_checkpoint, record_bytes_max=0)
+    last_batches = {new_checkpoint.query_id: NO_BATCH if last_batch is None else last_batch}
+    try:
+        take_name_over(frozen(old, old_checkpoint), target, old_checkpoint, last_batches)
+    except CheckpointError as error:
+        if isinstance(error.__cause__, DeliveredAfterCutError):
+            raise changes.undo_is_too_late(new_checkpoint) from error
+        raise
 
 
 @contextmanager

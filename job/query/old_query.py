@@ -76,7 +76,7 @@ def waits(old: JoinPlan, checkpoint: Checkpoint, phase: Phase | None) -> Iterato
         return
     yield from _repetitions(old, checkpoint, phase)
     # An earlier run may have delivered a part of this batch, and this run may not have begun it.
-    planned = checkpoint.last_planned_id
+    planned = checkpoint.last_planned_batch_id
     while planned is not None and planned > _last(checkpoint):
         stuck = f"batch {planned} of the old query has not ended"
         yield Wait(f"{stuck} yet", stuck)

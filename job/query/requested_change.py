@@ -15,6 +15,7 @@ from job.change.planning import PlanRequest
 from job.change.sent_spec import PlannedSpec, PlanOf, WrittenSpec, sent_spec
 from job.checkpoint.changes import (
     SpecTexts,
+    check_undo,
     old_spec,
     predecessor,
     successor_spec,
@@ -357,13 +358,13 @@ class RequestedChange:
         written = WrittenSpec(text, spec_from_yaml(text, os.environ))
         with self._secrets_hidden(text):
             successor = self._planned(written)
-            changing.take_back(old, new)
+            changing.take_back(successor.plan, self._running.plan, old, new)
         return successor
 
     def _undoable(self, new: Checkpoint) -> tuple[Checkpoint, str]:
         """The checkpoint and the spec of the query that `new` continues."""
         old = predecessor(new)
-        changing.check_undo(old, new)
+        check_undo(old, new)
         return old, old_spec(old)
 
     def _check_state_partitions(self, requested: int | None) -> None:

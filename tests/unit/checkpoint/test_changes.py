@@ -16,7 +16,7 @@ from job.checkpoint import changes
 from job.checkpoint.changes import SpecTexts
 from job.checkpoint.checkpoint import Checkpoint
 from job.delivery import ownership
-from job.delivery.commit_protocol import NO_BATCH
+from job.delivery.commit_protocol import NO_BATCH, DeliveredAfterCutError
 from job.delivery.interval_protocol import Delivered
 from job.errors import CheckpointError, ConflictError
 from job.plan.fingerprint import fingerprint
@@ -46,11 +46,16 @@ class Disk:
         self.files: dict[str, Any] = {}
         self.crash_at: tuple[int, str] | None = None
         self.writes = 0
+        self.suspended_at: int | None = None
+        self.meanwhile: Callable[[], None] = lambda: None
+        """What happens while the process is suspended before this write."""
         self.removed: str | None = None
         """A file that is in the folder and is removed before it is read."""
 
     def change(self, apply: Callable[[], object]) -> None:
         self.writes += 1
+        if self.writes == self.suspended_at:
+            self.meanwhile()
         if self.crash_at == (self.writes, "before"):
             raise CrashError
         apply()
@@ -105,12 +110,18 @@ class World:
         monkeypatch.setattr(changing, "check_commit_topic_settings", lambda *_: None)
         monkeypatch.setattr(changing, "_stop_deliveries", lambda *_, **__: None)
         monkeypatch.setattr(changing, "_take_name_over", self._take_name_over)
+        monkeypatch.setattr(changing, "delivery_target", lambda *_, **__: None)
+        monkeypatch.setattr(changing, "take_name_over", self._take_name_back)
         self.owners = ["4711"] * SLOTS
         """Query of the newest marker of each slot in the commit topic."""
+        self.delivered: dict[str, int] = {}
+        """Last batch of which a query has delivered anything, by its id."""
         self.planned = ChangePlan(compared(OLD, NEW), REPLAY, {})
         self.plans = 0
         self.disk.files["file:/old/query/metadata"] = {"id": "4711"}
         self.disk.files["file:/old/exactly_once.json"] = {"since": 0, "owner": "4711"}
+        settings = {"format": 1, "settings": fingerprint(OLD)}
+        self.disk.files["file:/old/fingerprint.json"] = settings
         for batch_id in range(8):
             self.log("file:/old", batch_id, (20, 6), 60_000)
 
@@ -136,11 +147,32 @@ class World:
         return self.planned
 
     def _take_name_over(self, _: object, checkpoint: Checkpoint, *__: object) -> None:
+        self._own(checkpoint, {})
+
+    def _take_name_back(
+        self, _: object, __: object, checkpoint: Checkpoint, last_batches: dict[str, int]
+    ) -> None:
+        self._own(checkpoint, last_batches)
+
+    def start_new_query(self) -> None:
+        """What a start does with the name."""
+        new = self.checkpoint("file:/new")
+        if not new.owns_name or new.query_id != self.owners[0]:
+            self._own(new, {})
+
+    def _own(self, checkpoint: Checkpoint, last_batches: dict[str, int]) -> None:
         """As ownership.ensure_ownership. A crash is possible before and after each slot."""
-        for slot, owner in enumerate(self.owners):
-            assert self._may_own("file:/new", owner)
-            self.disk.change(partial(self.owners.__setitem__, slot, checkpoint.query_id))
+        for slot in range(SLOTS):
+            self.disk.change(partial(self._take_slot, slot, checkpoint, last_batches))
         checkpoint.owns_name = True
+
+    def _take_slot(self, slot: int, checkpoint: Checkpoint, last_batches: dict[str, int]) -> None:
+        owner = self.owners[slot]
+        assert self._may_own(checkpoint.folder.root, owner)
+        last = last_batches.get(owner)
+        if last is not None and self.delivered.get(owner, NO_BATCH) > last:
+            raise CheckpointError("has delivered") from DeliveredAfterCutError
+        self.owners[slot] = checkpoint.query_id
 
     def _may_own(self, root: str, owner: str) -> bool:
         """Whether the query of the checkpoint may take a slot of `owner`."""
@@ -177,7 +209,8 @@ class World:
     def undo_over_http(self) -> None:
         """What the job does. A job that has started with the old spec does it with that one."""
         if changes.successor_spec(self.checkpoint("file:/old")) is not None:
-            changing.take_back(self.checkpoint("file:/old"), self.checkpoint("file:/new"))
+            old, new = self.checkpoint("file:/old"), self.checkpoint("file:/new")
+            changing.take_back(OLD, NEW, old, new)
 
     def undo(self) -> None:
         changing.undo(OLD, NEW, JobSettings())

@@ -127,7 +127,8 @@ def test_changes_are_undone_in_reverse_order(world: World) -> None:
         world.undo()
     assert [] == world.startable()  # only the third one
 
-    changes.take_back(world.checkpoint("file:/new"))
+    with changes.taken_back(world.checkpoint("file:/new")):
+        pass
     world.undo()
     assert ["file:/old"] == world.startable()
     # The third query may have taken the name, and the second one has not taken it back.

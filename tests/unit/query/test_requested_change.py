@@ -124,9 +124,12 @@ def undoable(monkeypatch: pytest.MonkeyPatch, text: str) -> list[Any]:
     old = SimpleNamespace(folder=SimpleNamespace(root="old"))
     monkeypatch.setattr(requested_change, "predecessor", lambda _: old)
     monkeypatch.setattr(requested_change, "old_spec", lambda _: text)
-    monkeypatch.setattr(changing, "check_undo", lambda *_: None)
+    monkeypatch.setattr(requested_change, "check_undo", lambda *_: None)
     monkeypatch.setattr(
-        changing, "take_back", lambda old, new: undone.append((old.folder.root, new))
+        *(changing, "take_back"),
+        lambda old_plan, new_plan, old, new: undone.append(
+            (old_plan.checkpoint, new_plan.checkpoint, old.folder.root, new)
+        ),
     )
     return undone
 
@@ -145,7 +148,8 @@ def test_undone_change_continues_with_the_spec_of_the_old_query(
     assert ("ada", None) == (change.report.requested_by, change.report.checkpoint)
     successor = change.make(resources("new"))
 
-    assert [("old", "new")] == undone
+    checkpoints = ("/checkpoints/old", change._running.plan.checkpoint)
+    assert [(*checkpoints, "old", "new")] == undone
     assert successor is not None
     assert plan(checkpoint="/checkpoints/old", left__filter="cost > 7") == successor.plan
     with pytest.raises(ConflictError, match="is being changed"):
@@ -160,7 +164,7 @@ def test_change_whose_query_has_delivered_is_not_undone(
     def refuse(*_: object) -> None:
         raise ConflictError("the query has begun to deliver", allowed=[])
 
-    monkeypatch.setattr(changing, "check_undo", refuse)
+    monkeypatch.setattr(requested_change, "check_undo", refuse)
     with pytest.raises(ConflictError, match="begun to deliver"):
         change.check_undo(resources())
     change.request("ada", None, None)
