@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -212,6 +213,35 @@ def test_lookup_ends_when_it_is_cancelled_and_its_state_stores_are_closed(
             look_up_repeatedly(states, gone)
     wait_until(lambda: running_task_count(spark) == 0, 60, "no task runs")
     assert before == open_stores(spark)
+
+
+def test_lookups_leave_no_state_store_and_no_file_open(
+    reader: tuple[Stream, StateReader], spark: SparkSession
+) -> None:
+    stream, states = reader
+    stream.feed(left=[{"k": "x", "t": T0, "a": 1}])
+    jvm: Any = spark._jvm
+    descriptors = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/fd")
+
+    def look_up() -> tuple[int, int]:
+        """Open state stores and files afterwards."""
+        for side, key in (("left", ["x", "1"]), ("right", ["x", "1"]), ("left", ["y", "1"])):
+            states.rows(side, key, last_batch(states), limit=9, cancel=never())
+        states.count_rows(last_batch(states), cancel=never())
+        wait_until(lambda: running_task_count(spark) == 0, 60, "no task runs")
+        return open_stores(spark), sum(map(is_file, descriptors.iterdir()))
+
+    stores, open_files = look_up()  # The first lookup opens what all of them share.
+    for _ in range(5):
+        later = look_up()
+    # Spark may close some of the query meanwhile.
+    assert later[0] <= stores
+    assert later[1] <= open_files
+
+
+def is_file(descriptor: Path) -> bool:
+    """Not a socket, and not closed meanwhile."""
+    return descriptor.resolve().is_file()
 
 
 def look_up_repeatedly(states: StateReader, gone: threading.Event) -> None:
