@@ -324,7 +324,8 @@ class Checkpoint:
         finds no markers of the batches that are planned by now."""
         planned = self.last_planned_batch_id
         since = 0 if planned is None else planned + 1
-        write_document(self.folder, EXACTLY_ONCE, {"since": since, "owner": None})
+        owner = {"owner": None} if self.has_owned_name else {}
+        write_document(self.folder, EXACTLY_ONCE, {"since": since, **owner})
 
     @property
     def has_owned_name(self) -> bool:
