@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -20,7 +19,6 @@ from job.delivery.commit_protocol import NO_BATCH, DeliveredAfterCutError
 from job.delivery.interval_protocol import Delivered
 from job.errors import CheckpointError, ConflictError
 from job.plan.fingerprint import fingerprint
-from job.protocol.reports import ChangeRequestReport
 from job.query import changing, old_query
 from job.query.changing import ChangePlan
 from job.settings import JobSettings
@@ -316,25 +314,6 @@ def test_shadow_can_start_once_it_is_completely_prepared(
         if not was_killed:
             break
     assert not was_killed
-
-
-def test_report_of_a_requested_change_is_stored_until_the_change_was_made_and_undone(
-    world: World,
-) -> None:
-    old = world.checkpoint("file:/old")
-    assert changes.read_request(old) is None
-    report = ChangeRequestReport(
-        requested_by="ada",
-        requested_at=datetime(2026, 11, 20, tzinfo=UTC),
-        checkpoint="/checkpoints/new",
-        waits_for="batch 7 has not ended yet",
-    )
-    changes.write_request(old, report)
-    assert report == changes.read_request(old)
-
-    world.change_over_http()
-    world.undo_over_http()
-    assert changes.read_request(old) is None
 
 
 TARGET = SimpleNamespace(name="tested", query_id="4711", commit_topic="tested.commits")

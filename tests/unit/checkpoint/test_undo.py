@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from job.checkpoint import changes
 from job.errors import ConflictError
 from job.event_time.interval import Interval
+from job.protocol.reports import ChangeRequestReport
 from job.query import changing
 from job.settings import JobSettings
 from tests.unit.checkpoint.test_changes import NEW, OLD, OLD_SPEC, SLOTS, World
@@ -198,3 +200,22 @@ def test_undo_is_refused_once_an_interval_has_begun(world: World) -> None:
 
     world.checkpoint("file:/new").record_interval(Interval(2, 60_000))
     assert changes.has_delivered(world.checkpoint("file:/new"))
+
+
+def test_report_of_a_requested_change_is_stored_until_the_change_was_made_and_undone(
+    world: World,
+) -> None:
+    old = world.checkpoint("file:/old")
+    assert changes.read_request(old) is None
+    report = ChangeRequestReport(
+        requested_by="ada",
+        requested_at=datetime(2026, 11, 20, tzinfo=UTC),
+        checkpoint="/checkpoints/new",
+        waits_for="batch 7 has not ended yet",
+    )
+    changes.write_request(old, report)
+    assert report == changes.read_request(old)
+
+    world.change_over_http()
+    world.undo_over_http()
+    assert changes.read_request(old) is None
