@@ -69,7 +69,9 @@ class HangWatch:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        if call.excinfo is not None and str(call.excinfo.value).startswith("Timeout ("):
+        error = None if call.excinfo is None else call.excinfo.value
+        # The text of an error of Java can fail, when the JVM has ended.
+        if isinstance(error, pytest.fail.Exception) and str(error).startswith("Timeout ("):
             reported, text = self._report
             if reported is not item:
                 text = "no report: a broker did not answer before the limit"

@@ -57,6 +57,8 @@ class Point:
     """The transaction writes to this topic. None: to any topic. The last transaction of an interval
     can contain no results, only the marker."""
     is_caught: bool = field(default=False, init=False)
+    is_over: bool = field(default=False, init=False)
+    """The broker has answered the request after `release`."""
 
     def is_of(self, frame: bytes, transaction: bytes) -> bool:
         """`transaction`: the requests AddPartitionsToTxn of the open transaction."""
@@ -108,6 +110,8 @@ class _Connection:
     broker: asyncio.StreamWriter
     swallow_reply_to: set[int] = field(default_factory=set)
     catch_reply_to: dict[int, Point] = field(default_factory=dict)
+    late: dict[int, asyncio.Event] = field(default_factory=dict)
+    """For each request that was held: whether its answer has arrived."""
 
     def close(self) -> None:
         for writer in (self.client, self.broker):
@@ -179,6 +183,14 @@ class Proxy:
             lambda: all(point.is_caught for point in points),
             _CAUGHT_SECONDS,
             f"a request is caught at each of {points}",
+        )
+
+    def wait_until_over(self, *points: Point) -> None:
+        """After `release`: the broker has answered the requests."""
+        wait_until(
+            lambda: all(point.is_over for point in points),
+            _ANSWER_SECONDS,
+            f"the broker has answered the request of each of {points}",
         )
 
     def release(self) -> None:
@@ -261,8 +273,14 @@ class Proxy:
                 connection.catch_reply_to[_correlation_id(frame, 4)] = point
             elif point is not None:
                 await self._hold_at(point)
+                # The client may have ended, and the end of the connection could overtake the
+                # request: the broker would drop it.
+                connection.late[_correlation_id(frame, 4)] = answered = asyncio.Event()
             connection.broker.write(struct.pack(">i", len(frame)) + frame)
             await connection.broker.drain()
+            if point is not None and not point.is_answered:
+                await answered.wait()
+                point.is_over = True
 
     def _reached(self, frame: bytes) -> Point | None:
         """The point at which the request is caught."""
@@ -285,6 +303,8 @@ class Proxy:
         while True:
             frame = await _frame(reader)
             identity = _correlation_id(frame, 0)
+            if identity in connection.late:
+                connection.late.pop(identity).set()
             if identity in connection.swallow_reply_to:
                 connection.swallow_reply_to.discard(identity)
                 self.counts.replies_swallowed += 1

@@ -42,7 +42,9 @@ _CONF = {
     "spark.driver.extraJavaOptions": (
         "-Xss16m -Xmn400m -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
     ),
-    "spark.driver.memory": "1g",
+    # Records of 40 MiB have several copies, beside what the tests before have left.
+    "spark.driver.memory": "2g",
+    "spark.sql.ui.retainedExecutions": "20",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     # Interpreting a plan that runs once on a few rows is faster than compiling it.

@@ -58,10 +58,10 @@ class TwoRuns:
 
     def begin(self) -> None:
         """Returns once the second run waits for the first one, or has written its batch."""
-        fences = Point(Api.INIT_PRODUCER_ID, self.writes.transactional_id)
-        self._proxy.catch(fences)
+        self._fences = Point(Api.INIT_PRODUCER_ID, self.writes.transactional_id)
+        self._proxy.catch(self._fences)
         self.first_batch = self._threads.submit(self._write_first)
-        self._proxy.wait_until_caught(fences)
+        self._proxy.wait_until_caught(self._fences)
         self.first.close()
         self.second_batch = self._threads.submit(self.writes.write_one, self.second, "b", 0)
         wait_until(
@@ -98,6 +98,7 @@ class TwoRuns:
 
     def release(self) -> None:
         self._proxy.release()
+        self._proxy.wait_until_over(self._fences)
         with pytest.raises(Exception, match=r"has ended|cancelled"):
             self.first_batch.result(PATIENCE_SECONDS)
 
