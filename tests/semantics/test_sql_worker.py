@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 from deploy.local.jars import jar_folder
 from job.errors import SetupError
 from job.sql.worker import SqlWorker, WorkerError
+from tests.polling import wait_until
+from tests.processes import is_stopped
 from tests.semantics import spec_differential
 from tests.semantics.spark_analyzer import SparkAnalyzer, set_plan_conf
 from tests.semantics.sql_fuzz import COLUMNS
@@ -254,6 +256,7 @@ def test_answer_that_takes_too_long_ends_the_process_and_the_next_question_start
         assert [] == names(worker, "1")
         [process] = children() - before
         process.suspend()
+        wait_until(lambda: is_stopped(process), 20, "the process is stopped")
         worker._seconds = 0.5
         with pytest.raises(WorkerError, match="needed more than"):
             names(worker, "1")
