@@ -42,7 +42,7 @@ _CONF = {
     "spark.driver.extraJavaOptions": (
         "-Xss16m -Xmn400m -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
     ),
-    # Records of 40 MiB have several copies, beside what the tests before have left.
+    # Records of 40 MiB have several copies, and the tests before have left much.
     "spark.driver.memory": "2g",
     "spark.sql.ui.retainedExecutions": "20",
     "spark.driver.host": "127.0.0.1",
