@@ -4,7 +4,7 @@ A schedule is a string of bytes: each chooses who takes the next step, and wheth
 that can go wrong is in here; once the schedule is used up nothing does, and the run must end well.
 """
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -23,6 +23,23 @@ Protocol = Callable[[Batch], Generator[Step, Marker | None, Result]]
 
 class ViolationError(AssertionError):
     """What must never be was seen."""
+
+
+def run_worlds(
+    world_of: Callable[[int], Any], count: int, counters: Sequence[str]
+) -> tuple[dict[int, str], dict[str, int]]:
+    """The violations of the worlds 0 to `count`, by number, and the sums of their `counters`."""
+    wrong: dict[int, str] = {}
+    made = dict.fromkeys(counters, 0)
+    for number in range(count):
+        world = world_of(number)
+        try:
+            world.run()
+        except ViolationError as error:
+            wrong[number] = str(error)
+        for name in made:
+            made[name] += getattr(world, name)
+    return wrong, made
 
 
 def rows(partition: int, batch_id: int) -> list[str]:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.delivery.interval_changes import CHANGE_BUGS, changing_world, violation_of_a_change
-from tests.unit.delivery.schedules import ViolationError
+from tests.unit.delivery.schedules import run_worlds
 
 # `python -m tests.unit.delivery.explore_intervals --changes` explores more.
 SCHEDULES = 400
@@ -12,15 +12,7 @@ SCHEDULES_FOR_A_BUG = 3_000
 
 
 def test_each_row_is_out_once_if_changes_and_undos_are_killed_at_any_step() -> None:
-    wrong, made = {}, {"changes": 0, "refusals": 0, "undone": 0}
-    for number in range(SCHEDULES):
-        world = changing_world(number)
-        try:
-            world.run()
-        except ViolationError as error:
-            wrong[number] = str(error)
-        for name in made:
-            made[name] += getattr(world, name)
+    wrong, made = run_worlds(changing_world, SCHEDULES, ("changes", "refusals", "undone"))
     assert {} == wrong
     assert min(made.values()) > SCHEDULES // 20, made
 

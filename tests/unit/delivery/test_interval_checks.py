@@ -8,7 +8,7 @@ from tests.unit.delivery.interval_checks import (
     checked_world,
     violation_of_a_check,
 )
-from tests.unit.delivery.schedules import ViolationError
+from tests.unit.delivery.schedules import run_worlds
 
 # `python -m tests.unit.delivery.explore_intervals --checks` explores more.
 SCHEDULES = 400
@@ -17,15 +17,7 @@ SCHEDULES_FOR_A_BUG = 1_000
 
 
 def test_query_that_stops_after_the_check_of_a_change_has_repeated_everything() -> None:
-    wrong, made = {}, {"stops": 0, "waits": 0, "hidden": 0}
-    for number in range(SCHEDULES):
-        world = checked_world(number)
-        try:
-            world.run()
-        except ViolationError as error:
-            wrong[number] = str(error)
-        for name in made:
-            made[name] += getattr(world, name)
+    wrong, made = run_worlds(checked_world, SCHEDULES, ("stops", "waits", "hidden"))
     assert {} == wrong
     assert min(made.values()) > SCHEDULES // 10, made
 
