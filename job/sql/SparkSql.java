@@ -9,7 +9,6 @@ import org.apache.spark.sql.catalyst.analysis.FunctionRegistry$;
 import org.apache.spark.sql.catalyst.catalog.InMemoryCatalog;
 import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
 import org.apache.spark.sql.catalyst.expressions.Alias;
-import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal$;
@@ -107,10 +106,6 @@ final class SparkSql {
 
   static List<Expression> children(Expression tree) {
     return CollectionConverters.asJava(tree.children());
-  }
-
-  static List<Attribute> columns(LogicalPlan stream) {
-    return CollectionConverters.asJava(stream.output());
   }
 
   /** Evaluates `tree` with an empty text, or the value 0, as its first operand. */

@@ -219,6 +219,13 @@ def test_same_meaning_is_found_in_another_spelling(worker: SqlWorker) -> None:
     assert not same("k = 1", "k = 2")
 
 
+def test_comparison_refuses_what_a_spec_may_not_use(worker: SqlWorker) -> None:
+    texts = ["k", "(select k from text.`/etc/passwd`)"]
+    answer = worker.ask({"kind": "same", "sql": texts, "columns": DDL})
+
+    assert "SUBQUERY" == answer["refused"]
+
+
 def test_schema_is_read_by_spark(worker: SqlWorker) -> None:
     answer = worker.ask({"kind": "columns", "ddl": "`a b` INT NOT NULL, t ARRAY<STRUCT<x: DATE>>"})
 
