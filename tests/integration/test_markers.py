@@ -224,6 +224,19 @@ def test_marker_that_another_program_has_replaced_is_an_error_and_no_first_start
         assert not raised.value.retryable
 
 
+@pytest.mark.parametrize("value", [None, b"[]", b'{"format": 1, "number": 2}'])
+def test_fence_that_another_program_has_replaced_is_an_error(
+    value: bytes | None, topic: str, writer: Writer, reader: MarkerReader
+) -> None:
+    writer.commit(7)
+    writer.producer.begin_transaction()
+    writer.producer.produce(topic, value, fence_key("query", "0"), 0)
+    writer.producer.commit_transaction(SECONDS)
+
+    with pytest.raises(UnavailableError, match=r"query/0/fence, at offset 2 .* number of a fence"):
+        reader.delivered(0, KEY, "q", to_the_end=True)
+
+
 def test_fence_is_committed_in_each_slot_and_ends_the_transactions_before_it(
     kafka: EmbeddedKafka,
 ) -> None:
