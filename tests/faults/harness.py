@@ -60,6 +60,8 @@ _LEADERLESS = {
     KafkaError.UNKNOWN_LEADER_EPOCH,
     # A new leader waits for its followers.
     KafkaError.OFFSET_NOT_AVAILABLE,
+    # No partition has a leader: the broker registers again after a pause.
+    KafkaError._NOENT,
 }
 
 # Each is unreadable for another reason.

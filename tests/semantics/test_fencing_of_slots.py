@@ -146,6 +146,8 @@ def test_bug_planted_in_the_fencing_is_caught(
         if name == "request_not_awaited":
             runs.interrupt_first()
         runs.second_batch.result(PATIENCE_SECONDS)
+        # The coordinator would refuse the late request of a producer that cannot send it again.
+        runs.writes.wait_until_completed()
 
     with pytest.raises(
         AssertionError, match=r"(?s)^assert '' == .*a newer producer .* fences the current one"

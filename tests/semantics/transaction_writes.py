@@ -16,7 +16,9 @@ from pyspark.sql import SparkSession
 from deploy.local.kafka import EmbeddedKafka
 from job.delivery.interval_protocol import Fence
 from job.delivery.markers import encoded_fence, fence_key
+from job.jvm_class import jvm_class
 from job.real_time.transactions import COLUMNS, Identity, Transactions
+from tests.polling import wait_until
 
 SCHEMA = (
     "topic STRING, key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, "
@@ -118,6 +120,25 @@ class Writes:
         producer = Producer({"bootstrap.servers": self._kafka.bootstrap_servers})
         producer.produce(self.commits, value, key)
         assert 0 == producer.flush(PATIENCE_SECONDS)
+
+    def wait_until_completed(self) -> None:
+        """The coordinator has completed the last transaction. Its answer to a commit comes before
+        that, and until then it refuses other requests of the transactional id."""
+        jvm: Any = self._spark._jvm
+        settings = jvm.java.util.HashMap({"bootstrap.servers": self._kafka.bootstrap_servers})
+        admin = jvm_class(jvm, "org.apache.kafka.clients.admin.Admin").create(settings)
+        try:
+            wait_until(
+                lambda: self._coordinator_state(admin) == "CompleteCommit",
+                PATIENCE_SECONDS,
+                "the coordinator has completed the transaction",
+            )
+        finally:
+            admin.close()
+
+    def _coordinator_state(self, admin: Any) -> str:
+        [(_, answer)] = admin.describeTransactions([self.transactional_id]).all().get().items()
+        return str(answer.state())
 
     def found(self, isolation_level: str = "read_committed") -> Found:
         values = [
