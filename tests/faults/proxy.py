@@ -7,6 +7,7 @@ AddPartitionsToTxn for the name of a topic.
 """
 
 import asyncio
+import math
 import struct
 import threading
 from collections.abc import Coroutine
@@ -129,7 +130,7 @@ class Proxy:
         self._connections: set[_Connection] = set()
         self._is_cut = False
         self._delay_seconds = 0.0
-        self._swallow_commits = 0
+        self._swallow_commits: float = 0
         self._swallow_replies = 0
         self._close_after_swallowing = False
         self._points: list[Point] = []
@@ -171,6 +172,10 @@ class Proxy:
     def swallow_commit(self) -> None:
         """Drop the next commit."""
         self._swallow_commits = 1
+
+    def swallow_all_commits(self) -> None:
+        """Drop each commit, also one that is sent again, until `heal`."""
+        self._swallow_commits = math.inf
 
     def catch(self, *points: Point) -> None:
         """Hold the first request at each point, until `release`. The connection then passes
