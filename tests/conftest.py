@@ -4,8 +4,13 @@
 import gc
 
 import pytest
+from hypothesis import settings
 
 from tests.wheel import InstalledWheel, install_wheel
+
+# The limit of an example, 200 ms by default, says nothing while other tests share the cores.
+settings.register_profile("without_deadline", settings(), deadline=None)
+settings.load_profile("without_deadline")
 
 pytest_plugins = [
     "tests.cpu_time",

@@ -205,7 +205,6 @@ class _Search:
         @seed(number)
         @settings(
             max_examples=2,  # the first example is always the simplest one
-            deadline=None,
             database=None,
             phases=[Phase.generate, Phase.shrink],
             suppress_health_check=list(HealthCheck),

@@ -15,7 +15,6 @@ def test_generated_cases_hold_what_joins_get_wrong() -> None:
 
     @settings(
         max_examples=EXAMPLES,
-        deadline=None,
         database=None,
         derandomize=True,
         phases=[Phase.generate],

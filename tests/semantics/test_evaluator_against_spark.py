@@ -85,7 +85,6 @@ def spark_rows(spark, rows, texts):
 
 @settings(
     max_examples=25,
-    deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
@@ -111,7 +110,7 @@ def _family(kind):
     return "INTERVAL" if kind.startswith("INTERVAL") else kind
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(expressions(), ROWS)
 def test_every_error_is_sparks(spark: SparkSession, text, rows):
     outcome = predicted(text, rows)

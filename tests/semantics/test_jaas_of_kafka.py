@@ -65,9 +65,7 @@ def read_by_kafka(spark: SparkSession) -> Reader:
     return read
 
 
-@settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(secrets=st.lists(SECRETS, min_size=3, max_size=10))
 def test_any_secret_is_read_back_unchanged(read_by_kafka: Reader, secrets: list[str]) -> None:
     options = {f"option{number}": secret for number, secret in enumerate(secrets)}

@@ -42,7 +42,7 @@ def inner(value):
     return value
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, suppress_health_check=list(HealthCheck))
 @given(ROWS)
 def test_hashes_and_partitions_are_sparks(spark: SparkSession, rows):
     ddl = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())

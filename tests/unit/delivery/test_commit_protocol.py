@@ -36,7 +36,7 @@ def marker_(batch_id: int, fingerprint: str, query_id: str = "q") -> Marker:
     return Marker(batch_id, fingerprint, query_id)
 
 
-@settings(max_examples=SCHEDULES, deadline=None)
+@settings(max_examples=SCHEDULES)
 @given(tape=st.binary(max_size=160), one_commit_partition=st.booleans())
 def test_each_batch_is_written_once_under_every_schedule(
     tape: bytes, one_commit_partition: bool

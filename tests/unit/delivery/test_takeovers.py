@@ -80,7 +80,7 @@ CASES: list[Case] = [replaced, replaced_of_the_older_version, upgraded, rivals]
 
 @pytest.mark.parametrize("case", CASES)
 def test_one_query_at_a_time_delivers_whatever_the_schedule(case: Case) -> None:
-    @settings(max_examples=SCHEDULES, deadline=None)
+    @settings(max_examples=SCHEDULES)
     @given(tape=st.binary(max_size=200))
     def holds(tape: bytes) -> None:
         case(Schedule(tape), commit_protocol)

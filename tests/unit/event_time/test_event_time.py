@@ -251,7 +251,7 @@ _BATCHES = st.lists(st.tuples(_SHARES, _SHARES), max_size=15)
 
 
 @given(_TOPIC, _TOPIC, _BATCHES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_no_row_of_an_ordered_backlog_is_late_however_it_is_read(
     left: dict[int, list[int]],
     right: dict[int, list[int]],
@@ -265,7 +265,6 @@ def test_no_row_of_an_ordered_backlog_is_late_however_it_is_read(
 
 
 @given(_TOPIC, _TOPIC)
-@settings(deadline=None)
 def test_fair_reading_always_reaches_the_end_of_every_partition(
     left: dict[int, list[int]], right: dict[int, list[int]]
 ) -> None:

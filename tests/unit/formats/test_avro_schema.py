@@ -5,7 +5,7 @@ from typing import Any
 
 import fastavro
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from job.evaluation.sql_types import (
@@ -44,7 +44,6 @@ TYPES = st.recursive(
 READ_AS = {"TINYINT": "INT", "SMALLINT": "INT"}
 
 
-@settings(deadline=None)
 @given(st.dictionaries(NAMES, TYPES, min_size=1, max_size=4))
 def test_every_type_of_a_column_has_a_valid_schema(columns: dict[str, SqlType]) -> None:
     assert [] == list(RULES.problems(columns.items()))

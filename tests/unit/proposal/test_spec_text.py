@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from job.join_spec.join_conditions import JoinType
@@ -55,7 +55,6 @@ JSON = st.recursive(
 ROWS = st.lists(st.dictionaries(st.text(max_size=4), JSON, max_size=4), min_size=1, max_size=4)
 
 
-@settings(deadline=None)
 @given(left=ROWS, right=ROWS, join_type=st.sampled_from(JoinType))
 def test_proposed_spec_is_valid_and_reads_every_record(
     left: list[dict[str, Any]], right: list[dict[str, Any]], join_type: JoinType

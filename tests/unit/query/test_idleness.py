@@ -170,7 +170,7 @@ ACTIONS = st.one_of(
 IDLE_AFTER = st.sampled_from([1, 1_000, 10_000, None])
 
 
-@settings(max_examples=500, deadline=None)  # other tests share the cores
+@settings(max_examples=500)
 @given(left=IDLE_AFTER, right=IDLE_AFTER, actions=st.lists(ACTIONS, min_size=4, max_size=30))
 def test_row_in_order_is_never_late(
     left: int | None, right: int | None, actions: list[tuple[Any, ...]]
