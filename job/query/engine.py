@@ -318,7 +318,8 @@ class Engine:
         return settings.grace + real_time.checkpoint_interval
 
     def _stay_in(self, state: QueryState) -> None:
-        """Stay paused or stopped, without a running query, until another state is desired."""
+        """Stay paused or stopped, without a running query, until another state is desired. Raises
+        QueryError if the JVM ends: without it the lease is not renewed."""
         self._starter.forget_phase()
         machine = self._machine
         if machine.state is not state:
@@ -332,9 +333,12 @@ class Engine:
                 or machine.desired is not state
                 or self._reset.is_requested
                 or self._change.is_requested
+                or self._resources.jvm_is_dead
             )
         )
         self._resources.check_lease()
+        if not machine.job_is_ending:
+            self._resources.check_jvm()
         if self._reset.is_requested:
             self._reset.execute()
         if machine.desired is QueryState.RUNNING and not machine.job_is_ending:

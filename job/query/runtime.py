@@ -17,7 +17,7 @@ from job.protocol.status import QueryState
 from job.query.stats import QueryStats
 from job.redaction import Redaction
 from job.settings import JobSettings
-from job.spark.failures import failure_of
+from job.spark.failures import failure_of, jvm_is_gone
 from job.spark.listener import listen
 from job.spark.session import Jvm
 
@@ -115,7 +115,7 @@ class Resources:
         except (CheckpointInUseError, SetupError):
             raise
         except Exception as error:
-            if self._jvm_is_dead:
+            if self.jvm_is_dead:
                 raise  # the query needs another JVM
             failure = failure_of(error, self._plan.bootstrap_servers)
             self._redaction.scrub_error(failure)
@@ -135,12 +135,18 @@ class Resources:
         return self._jvm is not None and self._jvm.has_lost_its_session
 
     @property
-    def _jvm_is_dead(self) -> bool:
+    def jvm_is_dead(self) -> bool:
+        """Whether the JVM has ended, or its session. False if there is none."""
         return self._jvm is not None and (self.session_is_lost or not self._jvm.is_alive)
+
+    def check_jvm(self) -> None:
+        """Raises QueryError if the JVM has ended."""
+        if self.jvm_is_dead:
+            raise jvm_is_gone()
 
     def release_if_dead(self, *, is_retried: bool) -> None:
         """`is_retried`: the query starts again after a delay, in which the next JVM starts."""
-        if self._jvm_is_dead:
+        if self.jvm_is_dead:
             self.release()
             if is_retried:
                 self._starting = self._new_jvm()

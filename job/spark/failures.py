@@ -104,11 +104,7 @@ def failure_of(error: Exception, bootstrap_servers: str) -> StreamjoinError:
     throwable = _throwable(error)
     if throwable is None:
         if any(_is_lost_jvm(cause) for cause in _chain(error)):
-            return QueryError(
-                "the JVM is gone: it was killed or ran out of memory. The job starts another one; "
-                f"{_MORE_MEMORY}",
-                retryable=True,
-            )
+            return jvm_is_gone()
         text = str(error)
         origin = origin_in_text(text) or origin_in_python(error)
         return _unexpected(_named(type(error).__name__, text), origin)
@@ -120,6 +116,14 @@ def failure_of(error: Exception, bootstrap_servers: str) -> StreamjoinError:
     root = causes[-1]
     origin = origin_in_text(str(root.getMessage())) or origin_in_java(root)
     return _unexpected(_root_message(causes), origin)
+
+
+def jvm_is_gone() -> QueryError:
+    return QueryError(
+        "the JVM is gone: it was killed or ran out of memory. The job starts another one; "
+        f"{_MORE_MEMORY}",
+        retryable=True,
+    )
 
 
 def _unexpected(message: str, origin: str | None) -> UnexpectedError:

@@ -26,6 +26,7 @@ from job.query.state_machine import StateMachine
 from job.query.stats import QueryStats
 from job.redaction import Redaction
 from job.settings import JobSettings
+from job.spark.failures import jvm_is_gone
 from tests.polling import wait_until
 from tests.unit.query.requested_changes import PlannerOfTests
 from tests.unit.specs import plan, spec_yaml
@@ -74,6 +75,23 @@ def test_change_is_refused_while_another_command_is_pending(engine: Engine, verb
 def request_change(engine: Engine) -> None:
     engine._change.planned(NEW, Event(), within_seconds=1)
     engine.command("change", "ada", spec=NEW)
+
+
+def test_paused_query_notices_that_its_jvm_has_ended(engine: Engine) -> None:
+    """Otherwise nobody renews its lease, and another job could take the checkpoint."""
+    engine._machine.become(QueryState.PAUSED)
+    engine._machine.desired = QueryState.PAUSED
+    engine._resources = MagicMock(jvm_is_dead=False, lease_is_lost=False, session_is_lost=False)
+    engine._lineage = MagicMock()
+    with ThreadPoolExecutor() as thread:
+        paused = thread.submit(engine._approach_desired_state)
+        engine._resources.jvm_is_dead = True
+        engine._resources.check_jvm.side_effect = jvm_is_gone()
+        paused.result(PATIENCE_SECONDS)
+
+    engine._resources.release_if_dead.assert_called_once_with(is_retried=True)
+    assert QueryState.RESTARTING is engine._machine.state
+    assert "the JVM is gone" in str(engine._stats.last_failure)
 
 
 @pytest.mark.parametrize("verb", ["pause", "stop", "restart", "change", "undo", "cancel"])
