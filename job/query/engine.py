@@ -333,7 +333,7 @@ class Engine:
                 or machine.desired is not state
                 or self._reset.is_requested
                 or self._change.is_requested
-                or self._resources.jvm_is_dead
+                or self._resources.jvm_has_ended
             )
         )
         self._resources.check_lease()

@@ -115,7 +115,7 @@ class Resources:
         except (CheckpointInUseError, SetupError):
             raise
         except Exception as error:
-            if self.jvm_is_dead:
+            if self._jvm_is_dead:
                 raise  # the query needs another JVM
             failure = failure_of(error, self._plan.bootstrap_servers)
             self._redaction.scrub_error(failure)
@@ -135,18 +135,23 @@ class Resources:
         return self._jvm is not None and self._jvm.has_lost_its_session
 
     @property
-    def jvm_is_dead(self) -> bool:
-        """Whether the JVM has ended, or its session. False if there is none."""
-        return self._jvm is not None and (self.session_is_lost or not self._jvm.is_alive)
+    def jvm_has_ended(self) -> bool:
+        """Asks the kernel, and not the JVM: one that hangs gives no answer. False if there is no
+        JVM."""
+        return self._jvm is not None and not self._jvm.is_alive
 
     def check_jvm(self) -> None:
         """Raises QueryError if the JVM has ended."""
-        if self.jvm_is_dead:
+        if self.jvm_has_ended:
             raise jvm_is_gone()
+
+    @property
+    def _jvm_is_dead(self) -> bool:
+        return self.jvm_has_ended or self.session_is_lost
 
     def release_if_dead(self, *, is_retried: bool) -> None:
         """`is_retried`: the query starts again after a delay, in which the next JVM starts."""
-        if self.jvm_is_dead:
+        if self._jvm_is_dead:
             self.release()
             if is_retried:
                 self._starting = self._new_jvm()

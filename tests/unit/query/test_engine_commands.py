@@ -81,12 +81,12 @@ def test_paused_query_notices_that_its_jvm_has_ended(engine: Engine) -> None:
     """Otherwise nobody renews its lease, and another job could take the checkpoint."""
     engine._machine.become(QueryState.PAUSED)
     engine._machine.desired = QueryState.PAUSED
-    engine._resources = MagicMock(jvm_is_dead=False, lease_is_lost=False, session_is_lost=False)
+    engine._resources = MagicMock(jvm_has_ended=False, lease_is_lost=False, session_is_lost=False)
     engine._lineage = MagicMock()
     with ThreadPoolExecutor() as thread:
         paused = thread.submit(engine._approach_desired_state)
-        engine._resources.jvm_is_dead = True
         engine._resources.check_jvm.side_effect = jvm_is_gone()
+        engine._resources.jvm_has_ended = True
         paused.result(PATIENCE_SECONDS)
 
     engine._resources.release_if_dead.assert_called_once_with(is_retried=True)
