@@ -125,7 +125,9 @@ class Writes:
         """The coordinator has completed the last transaction. Its answer to a commit comes before
         that, and until then it refuses other requests of the transactional id."""
         jvm: Any = self._spark._jvm
-        settings = jvm.java.util.HashMap({"bootstrap.servers": self._kafka.bootstrap_servers})
+        settings = jvm_class(jvm, "java.util.HashMap")(
+            {"bootstrap.servers": self._kafka.bootstrap_servers}
+        )
         admin = jvm_class(jvm, "org.apache.kafka.clients.admin.Admin").create(settings)
         try:
             wait_until(
