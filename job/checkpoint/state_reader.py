@@ -33,7 +33,8 @@ from job.plan.position import partition_and_offset
 from job.protocol.reports import PartitionCount, SideCount, StateCount
 from job.protocol.results import KeyRows, StateRow
 
-_CANCEL_SECONDS = 0.2
+# Time until the thread of a lookup ends, and between two cancellations.
+_END_SECONDS, _REPEAT_SECONDS = 0.5, 0.05
 
 
 @dataclass(frozen=True)
@@ -151,9 +152,10 @@ class StateReader:
         done = threading.Event()
 
         def watch() -> None:
-            while not done.wait(_CANCEL_SECONDS):
-                if cancel.is_set():
-                    context.cancelJobGroup(group)
+            while not done.is_set():
+                if cancel.wait(_END_SECONDS):
+                    context.cancelJobGroup(group)  # the jobs of the group that run now
+                    done.wait(_REPEAT_SECONDS)
 
         watcher = threading.Thread(target=watch, name="state-cancel", daemon=True)
         # Without interrupts: RocksDB would stay open if one ended `close` of the reader. The reader
