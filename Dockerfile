@@ -61,7 +61,7 @@ RUN --mount=type=cache,target=/root/.cache/uv \
     uv export --quiet --frozen --no-dev --no-emit-project --output-file requirements.txt \
         --prune confluent-kafka --prune cryptography --prune fastavro --prune grpcio-tools \
         --prune openlineage-python --prune protobuf --prune psutil --prune pyarrow \
-        --prune pyyaml --prune rich --prune sqlglot --prune typer \
+        --prune pyyaml --prune rich --prune typer \
     && uv venv --quiet /opt/streamjoin \
     && uv pip install --quiet --require-hashes --python /opt/streamjoin -r requirements.txt
 

@@ -62,7 +62,7 @@ differential: ready ## compare N random joins with the plain-Python model
 fuzz: ready ## plan N specs that are mutated at random; SEED=… repeats them
 	@$(PYTHON_HERE) -m tests.unit.join_spec.spec_fuzzer $(or $(N),20000) $(SEED)
 
-spec-differential: ready ## compare what validate and Spark accept, on N random SQL expressions and schemas, N/10 specs
+spec-differential: ready ## compare what validate and Spark accept, on N random SQL expressions, N/10 specs
 	@$(PYTHON_HERE) -m tests.semantics.spec_differential $(N)
 
 soak: ready ## break a join at random and check it; MINUTES=20, ENGINE=real_time, SEED=… repeats a schedule

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.load import FIRST_EVENT_MS
 from bench.rounds import arguments, measure, report, spark_session
+from bench.sql import SQL
 from job.dataflow.dataflow import dataflow
 from job.join_spec.sides import SIDES
 from job.join_spec.spec import spec_from_yaml
@@ -76,7 +77,7 @@ def _plan(columns: dict[str, str], *, filters: bool = False, keys: bool = False)
         "checkpoint": "/checkpoint",
         "on_bad_record": "drop",
     }
-    plan = join_plan(spec_from_yaml(yaml.safe_dump(document), {}), state_partitions=1)
+    plan = join_plan(spec_from_yaml(yaml.safe_dump(document), {}), SQL, state_partitions=1)
     return plan.reading(dict.fromkeys(SIDES, (_PARTITIONS,)))
 
 

@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.load import FIRST_EVENT_MS
 from bench.rounds import arguments, measure, report, spark_session
+from bench.sql import SQL
 from job.dataflow.dataflow import decoded
 from job.formats import protobuf
 from job.formats.registry import RegistryAccess
@@ -108,13 +109,13 @@ def _side(value_format: Format, schema: str) -> SidePlan:
         "on_bad_record": "drop",
     }
     if not value_format.has_registry:
-        return join_plan(spec_from_yaml(yaml.safe_dump(document), {}), state_partitions=1).left
+        return join_plan(spec_from_yaml(yaml.safe_dump(document), {}), SQL, state_partitions=1).left
     document["schema_registry"] = {"url": "http://localhost:8081"}
     registered = RegisteredSchema(_SCHEMA_ID, value_format.upper(), schema)
-    columns = value_schema(_COLUMNS, "left.schema")
+    columns = value_schema(_COLUMNS, "left.schema", SQL)
     reader = ReaderSchema(value_format, "impressions-value", 1, registered, columns)
     spec = spec_from_yaml(yaml.safe_dump(document), {})
-    return join_plan(spec, state_partitions=1, readers={"left": reader}).left
+    return join_plan(spec, SQL, state_partitions=1, readers={"left": reader}).left
 
 
 def _avro_values() -> Callable[[dict[str, Any]], bytes]:

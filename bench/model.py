@@ -20,6 +20,7 @@ from rich.table import Table
 from bench.load import Workload
 from bench.report import printed
 from bench.running import Task
+from bench.sql import SQL
 from bench.streamjoin import join_spec
 from job.join_spec.output import Delivery
 from job.join_spec.spec import spec_from_yaml
@@ -104,7 +105,7 @@ def _width(run: dict[str, Any]) -> int:
 def benchmark_plan() -> JoinPlan:
     task = Task(Workload("inner"), "localhost:9092", "left", "right", "output")
     text = join_spec(task, Path("/checkpoint"), Delivery.EXACTLY_ONCE)
-    return join_plan(spec_from_yaml(text, {}), state_partitions=2)
+    return join_plan(spec_from_yaml(text, {}), SQL, state_partitions=2)
 
 
 def main() -> int:

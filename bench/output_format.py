@@ -15,6 +15,7 @@ import yaml
 
 from bench.expressions import side_records
 from bench.rounds import arguments, measure, report, spark_session
+from bench.sql import SQL
 from job.dataflow.dataflow import joined, side_rows
 from job.dataflow.results import output_records
 from job.join_spec.spec import spec_from_yaml
@@ -76,7 +77,7 @@ def _plan(**output: str) -> JoinPlan:
     document = {**_SPEC, "output": {"topic": "joined", "columns": _COLUMNS, **output}}
     if output:
         document["schema_registry"] = {"url": "http://localhost:8081"}
-    plan = join_plan(spec_from_yaml(yaml.safe_dump(document), {}), state_partitions=1)
+    plan = join_plan(spec_from_yaml(yaml.safe_dump(document), {}), SQL, state_partitions=1)
     schema = plan.output.schema
     if schema is None:
         return plan

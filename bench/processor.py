@@ -31,6 +31,7 @@ from rich.table import Table
 
 from bench.load import FIRST_EVENT_MS
 from bench.report import machine, printed
+from bench.sql import SQL
 from deploy.local.java import java_home
 from job.dataflow.dataflow import dataflow, side_rows
 from job.dataflow.results import output_records
@@ -103,7 +104,7 @@ def plan_of(join_type: str, state_rows: int) -> JoinPlan:
         "checkpoint": "./unused",
         "on_bad_record": "drop",
     }
-    return join_plan(spec_from_document(document), state_partitions=2)
+    return join_plan(spec_from_document(document), SQL, state_partitions=2)
 
 
 def write_records(spark: SparkSession, folder: Path, arguments: argparse.Namespace) -> Records:
@@ -208,7 +209,7 @@ def rounds(arguments: argparse.Namespace) -> Iterator[tuple[str, Records, Measur
     conf = {**plan.spark_conf, **_SESSION_CONF}
     settings = JobSettings(spark_master="local[2]")
     with (
-        closing(Jvm(settings, conf, Redaction())) as jvm,
+        closing(Jvm(settings, conf["spark.driver.extraJavaOptions"], Redaction())) as jvm,
         tempfile.TemporaryDirectory(prefix="streamjoin-") as folder,
     ):
         spark = jvm.session(settings, conf)

@@ -1,19 +1,19 @@
 """The `streamjoin` command.
 
-A command imports what only that command needs in its own function: `validate` answers in half a
-second, of which most is the import of pydantic and sqlglot.
+A command imports what only that command needs in its own function.
 """
 
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from job.change.sent_spec import PlannedSpec
 from job.commands.change import change
 from job.commands.checkpoint import checkpoint_commands
 from job.commands.compare import compare
@@ -22,14 +22,20 @@ from job.commands.init import init
 from job.commands.program import run_program
 from job.commands.spec_file import (
     RECORDS_MAX,
+    SIMULATION_HEAP_MB,
     SpecFile,
+    check_spec,
     create_plan,
+    plan_with,
     read_spec,
     read_written_spec,
     report_errors,
+    sql_worker,
 )
-from job.errors import StreamjoinError
+from job.errors import SetupError, StreamjoinError
 from job.settings import JobSettings, read_settings
+from job.sql.questions import SqlQuestions
+from job.sql.rows import SqlRows
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -66,11 +72,32 @@ def main_options(
 
 
 @app.command()
-def validate(spec: SpecFile) -> None:
+def validate(
+    spec: SpecFile,
+    structure: Annotated[
+        bool,
+        typer.Option("--structure", help="Check all but the SQL. Needs no Java and no PySpark."),
+    ] = False,
+) -> None:
     """Check a spec and list every problem; exit 2 if there is one."""
     with report_errors(spec):
-        create_plan(read_spec(spec), registry="preferred")
+        if structure:
+            read_spec(spec)
+            typer.echo(f"the structure of {spec} is valid; its SQL was not checked")
+            return
+        with _structure_offered():
+            check_spec(spec)
     typer.echo(f"{spec} is valid")
+
+
+@contextmanager
+def _structure_offered() -> Iterator[None]:
+    """If Java, PySpark or a jar is missing, prints what does not need them."""
+    try:
+        yield
+    except (SetupError, ModuleNotFoundError):
+        typer.echo("`streamjoin validate --structure` checks everything but the SQL.", err=True)
+        raise
 
 
 @app.command()
@@ -122,7 +149,7 @@ def simulate(
         Literal["text", "jsonl"], typer.Option("--format", help="jsonl: only the output values.")
     ] = "text",
 ) -> None:
-    """Join two files and print the results of each batch. Needs no Spark and no broker.
+    """Join two files and print the results of each batch. Needs no broker and no Spark session.
 
     A line is a record's value, or an envelope: {"value": …} with any of key, partition, offset,
     timestamp, batch. A line whose fields are columns of the side is a value. A line that can be
@@ -130,9 +157,10 @@ def simulate(
     """
     from job.semantics.cli import simulation_lines
 
-    with report_errors(spec):
+    with report_errors(spec), sql_worker(heap_mb=SIMULATION_HEAP_MB) as worker:
         lines = simulation_lines(
-            create_plan(read_spec(spec)),
+            plan_with(read_spec(spec), SqlQuestions(worker.ask)),
+            SqlRows(worker.ask),
             left,
             right,
             batch_size=batch_size,
@@ -154,7 +182,9 @@ def test(spec: SpecFile) -> None:
         tests = [SpecTest(**written.model_dump()) for written in document.tests]
         if not tests:
             raise StreamjoinError("has no `tests:`")
-        lines, passed = spec_test_lines(create_plan(document), tests)
+        with sql_worker() as worker:
+            plan = plan_with(document, SqlQuestions(worker.ask))
+            lines, passed = spec_test_lines(plan, SqlRows(worker.ask), tests)
     sys.stdout.writelines(f"{line}\n" for line in lines)
     raise typer.Exit(0 if passed else 1)
 
@@ -221,8 +251,8 @@ def run(
         written = read_written_spec(spec)
         if new_query:
             settings = settings.model_copy(update={"new_query": True})
-        plan_of = partial(create_plan, registry="required")
-        failed = serve(PlannedSpec(written, plan_of(written.spec)), plan_of, settings)
+        with_sql, alone = (partial(each, registry="required") for each in (plan_with, create_plan))
+        failed = serve(written, with_sql, alone, settings)
     raise typer.Exit(1 if failed else 0)
 
 

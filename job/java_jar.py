@@ -4,6 +4,7 @@ Standard library only: set-up builds the jar where nothing is installed yet.
 """
 
 import hashlib
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,3 +37,12 @@ def sources_checksum(folders: Sequence[Path] = SOURCES) -> str:
         digest.update(f"{file.name} {len(content)}\n".encode())
         digest.update(content)
     return digest.hexdigest()
+
+
+def checksum_in(jar: Path) -> str | None:
+    """Of the sources that the jar was built from. None: there is no such jar."""
+    try:
+        with zipfile.ZipFile(jar) as archive:
+            return archive.read(CHECKSUM_ENTRY).decode()
+    except (OSError, KeyError, zipfile.BadZipFile):
+        return None

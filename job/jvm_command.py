@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from job.errors import SetupError
+from job.java_jar import JAVA_JAR
 
 _OPENED = (
     "java.base/java.lang", "java.base/java.lang.invoke", "java.base/java.lang.reflect",
@@ -28,6 +29,26 @@ JAVA_OPTIONS = (
     "--sun-misc-unsafe-memory-access=allow",
     "--enable-native-access=ALL-UNNAMED",
 )
+
+# Optional file next to the jars: the classes of a join, mapped into memory instead of read from
+# jars (deploy/local/class_archive.py).
+CLASS_ARCHIVE = "classes.jsa"
+
+
+def class_path_of(jars: Path) -> list[str]:
+    """`jars`: the folder with the jars of the job. Java uses the class archive only if the class
+    path begins as when the archive was created."""
+    return [f"{jars}/*", f"{spark_jars()}/*", str(jars / JAVA_JAR)]
+
+
+def class_archive_of(jars: Path) -> list[str]:
+    """Options for the class archive. A JVM of another version or with other jars ignores the
+    archive; the options disable its warnings."""
+    archive = jars / CLASS_ARCHIVE
+    if not archive.exists():
+        return []
+    disabled = ("cds", "cds+dynamic", "class+path")
+    return [f"-XX:SharedArchiveFile={archive}", *(f"-Xlog:{tag}=off" for tag in disabled)]
 
 
 def spark_jars() -> Path:

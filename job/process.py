@@ -11,30 +11,44 @@ from contextlib import closing, contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from job.change.sent_spec import PlannedSpec, PlanOf
+from job.change.sent_spec import PlannedSpec, PlanOf, WrittenSpec
+from job.join_spec.spec import JoinSpec
 from job.lineage.reports import RunReports
 from job.logs import log_to_stderr
 from job.plan.explain import explained, plan_as_json
+from job.plan.jvm_options import driver_options
 from job.plan.plan import JoinPlan
 from job.plan.resources import available_resources
 from job.redaction import Redaction
 from job.settings import JobSettings
+from job.sql.questions import SqlQuestions
 
 if TYPE_CHECKING:
     from job.query.requested_change import Successor
     from job.spark.session import Jvm
 
 
-def serve(query: PlannedSpec, plan_of: PlanOf, settings: JobSettings) -> bool:
-    """Run the job until a signal. Returns whether the query is FAILED at the end."""
+PlanWith = Callable[[JoinSpec, SqlQuestions], JoinPlan]
+
+
+def serve(
+    written: WrittenSpec, plan_with: PlanWith, plan_of: PlanOf, settings: JobSettings
+) -> bool:
+    """Run the job until a signal. Returns whether the query is FAILED at the end.
+
+    `plan_with`: as `plan_of`, with answers of the job's own JVM.
+    """
     from job.spark.session import Jvm
 
     redaction = Redaction()
     log_to_stderr(redaction, settings.log_format)
-    jvm: Jvm | None = None
+    spec = written.spec
+    jvm: Jvm | None
+    jvm = first = Jvm(settings, driver_options(spec.engine, spec.kafka.security), redaction)
     try:
+        query = PlannedSpec(written, plan_with(spec, SqlQuestions(first.ask)))
         while True:
-            jvm = jvm or Jvm(settings, query.plan.spark_conf, redaction)
+            jvm = jvm or Jvm(settings, query.plan.driver_options, redaction)
             has_failed, successor = run_engine(jvm, query, plan_of, settings, redaction)
             if successor is None:
                 return has_failed
@@ -59,6 +73,7 @@ def run_engine(
     from job.query.engine import Engine
     from job.query.idleness import IdleSides
     from job.query.requested_change import RequestedChange
+    from job.query.spec_process import SpecProcess
     from job.query.stats import QueryStats
 
     plan = query.plan
@@ -79,16 +94,17 @@ def run_engine(
     )
     idle_sides = IdleSides(plan, stats, watch)
     lineage = run_reports(plan, settings, redaction)
-    change = RequestedChange(query, plan_of, settings, redaction)
+    specs = SpecProcess()
+    change = RequestedChange(query, plan_of, settings, redaction, specs)
     engine = Engine(plan, settings, redaction, stats, idle_sides, identity, jvm, lineage, change)
-    handler = ControlHandler(engine, stats, watch, plan, answer)
+    handler = ControlHandler(engine, stats, watch, plan, answer, specs)
     with (
         control_socket(settings.socket, handler),
         _handle_signals(engine.end),
         closing(lineage),
         closing(watch),
-        closing(change),
         closing(handler),
+        closing(specs),
     ):
         watch.start()
         handler.start()

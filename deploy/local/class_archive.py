@@ -23,8 +23,8 @@ from deploy.local.java import java_home
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.processes import last_lines, start_child, stop_child
 from job.errors import QueryError
+from job.jvm_command import CLASS_ARCHIVE
 from job.kafka.clients import produce
-from job.spark.session import CLASS_ARCHIVE
 
 SPEC = Path(__file__).with_name("demo.yaml")
 # A busy shared machine has needed 60 s. The first results of a start without the archive take

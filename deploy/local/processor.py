@@ -24,6 +24,7 @@ from job.java_jar import (
     CHECKSUM_ENTRY,
     JAVA_JAR,
     SOURCES,
+    checksum_in,
     sources,
     sources_checksum,
 )
@@ -41,7 +42,7 @@ def build(jars: Path, *, folders: Sequence[Path] = SOURCES, spark: Path | None =
     """
     jar = jars / JAVA_JAR
     checksum = sources_checksum(folders)
-    if _built_from(jar) == checksum:
+    if checksum_in(jar) == checksum:
         return jar
     jar.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="streamjoin-") as classes:
@@ -50,14 +51,6 @@ def build(jars: Path, *, folders: Sequence[Path] = SOURCES, spark: Path | None =
         _write(part, Path(classes), checksum)
         part.replace(jar)
     return jar
-
-
-def _built_from(jar: Path) -> str | None:
-    try:
-        with zipfile.ZipFile(jar) as archive:
-            return archive.read(CHECKSUM_ENTRY).decode()
-    except (OSError, KeyError, zipfile.BadZipFile):
-        return None
 
 
 def compile_java(files: Sequence[Path], classes: Path, libraries: Sequence[Path]) -> None:

@@ -147,7 +147,7 @@ def _emits_at_once(plan: JoinPlan, side: Side) -> bool:
 
 def _emission(plan: JoinPlan, side: Side) -> tuple[object, ...]:
     """Settings that decide whether an unmatched row of `side` is emitted at once."""
-    keys = tuple(part.sql for part in plan.side(side).key)
+    keys = tuple(part.canonical for part in plan.side(side).key)
     return keys, plan.null_safe, plan.null_keys_pass, tuple(plan.one_sided_condition(side))
 
 
@@ -306,7 +306,7 @@ def _output(plan: JoinPlan) -> tuple[object, ...]:
     """Settings of the output that change results. The delivery does not."""
     output = plan.output
     shown = [
-        (name, part.sql)
+        (name, part.canonical)
         for parts in (output.columns, output.headers)
         for name, part in parts.items()
     ]
@@ -322,4 +322,4 @@ def _output(plan: JoinPlan) -> tuple[object, ...]:
 
 
 def _sql(expression: Expression | None) -> str | None:
-    return None if expression is None else expression.sql
+    return None if expression is None else expression.canonical

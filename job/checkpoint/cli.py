@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from job.checkpoint.checkpoint import ASIDE, Checkpoint
 from job.checkpoint.folder import Folder
+from job.checkpoint.frozen import frozen_settings
 from job.checkpoint.lease import TWO_JOBS, Lease
 from job.checkpoint.maintenance import (
     check_logs,
@@ -54,7 +55,7 @@ class OpenCheckpoint:
 @contextmanager
 def view_checkpoint(plan: JoinPlan, settings: JobSettings) -> Iterator[OpenCheckpoint]:
     """Opens the checkpoint for reading: a job may run on it."""
-    jvm = Jvm(settings, plan.spark_conf, Redaction())
+    jvm = Jvm(settings, plan.driver_options, Redaction())
     try:
         spark = jvm.session(settings, plan.spark_conf)
         yield OpenCheckpoint(spark, Checkpoint(spark, plan.checkpoint))
@@ -172,7 +173,7 @@ def state(plan: JoinPlan, settings: JobSettings, side: Side, key: list[str]) -> 
 
 
 def _fingerprint(plan: JoinPlan, opened: OpenCheckpoint) -> tuple[str, bool]:
-    frozen = opened.checkpoint.fingerprint
+    frozen = frozen_settings(opened.checkpoint, plan)
     if frozen is None:
         return f"{opened.folder.root} contains no checkpoint", False
     differing = incompatible_changes(plan, frozen)

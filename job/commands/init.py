@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
-from job.commands.spec_file import report_errors
+from job.commands.spec_file import report_errors, sql_worker
 from job.join_spec.join_conditions import JoinType
+from job.sql.questions import SqlQuestions
+from job.sql.rows import SqlRows
 
 
 def init(
@@ -73,5 +75,6 @@ def init(
         name=name,
         output=output,
     )
-    with report_errors(spec):
-        write_spec(spec, options, prompt, typer.echo, os.environ)
+    with report_errors(spec), sql_worker() as worker:
+        questions, rows = SqlQuestions(worker.ask), SqlRows(worker.ask)
+        write_spec(spec, options, prompt, typer.echo, os.environ, questions, rows)

@@ -14,12 +14,17 @@ from job.join_spec.spec import JoinSpec, spec_from_yaml
 from job.join_spec.variables import variables_hidden
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
+from job.plan.sql_problems import with_sql_problems
 from job.settings import JobSettings, LogFormat, read_settings
+from job.sql.questions import SqlQuestions
+from job.sql.worker import HEAP_MB, SqlWorker
 
 if TYPE_CHECKING:
     from job.formats.schemas import ReaderSchema
     from job.join_spec.sides import Side
 
+SIMULATION_HEAP_MB = 2_048
+"""Of the process that keeps the rows of a simulation."""
 RECORDS_MAX = 1_000_000_000
 """Of an option that limits a number of records."""
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="YAML file of the join.")]
@@ -49,20 +54,45 @@ def _read_text(path: Path) -> str:
         raise SpecError([Problem("the file", None, message)]) from error
 
 
+def check_spec(path: Path) -> None:
+    """Raises SpecError with the problems of the structure and of the SQL."""
+    text = _read_text(path)
+    with sql_worker() as worker:
+        sql = SqlQuestions(worker.ask)
+        try:
+            spec = spec_from_yaml(text, os.environ)
+        except SpecError as error:
+            raise with_sql_problems(error, text, os.environ, sql) from error
+        plan_with(spec, sql, registry="preferred")
+
+
 def create_plan(spec: JoinSpec, registry: RegistryUse = "if_needed") -> JoinPlan:
     """The plan of `spec` with the settings of this machine and the schemas of its registry."""
+    with sql_worker() as worker:
+        return plan_with(spec, SqlQuestions(worker.ask), registry)
+
+
+def plan_with(spec: JoinSpec, sql: SqlQuestions, registry: RegistryUse = "if_needed") -> JoinPlan:
+    """As `create_plan`, with the answers of a process that the caller needs for something else."""
     partitions = read_settings(JobSettings).partitions_of_new_state
-    return join_plan(spec, state_partitions=partitions, readers=_read_schemas(spec, registry))
+    readers = _read_schemas(spec, registry, sql)
+    return join_plan(spec, sql, state_partitions=partitions, readers=readers)
 
 
-def _read_schemas(spec: JoinSpec, registry: RegistryUse) -> "Mapping[Side, ReaderSchema]":
+def sql_worker(*, heap_mb: int = HEAP_MB) -> SqlWorker:
+    return SqlWorker(read_settings(JobSettings).jars, heap_mb=heap_mb)
+
+
+def _read_schemas(
+    spec: JoinSpec, registry: RegistryUse, sql: SqlQuestions
+) -> "Mapping[Side, ReaderSchema]":
     if spec.schema_registry is None:
         return {}
     # Commands on JSON load no packages of other formats.
     from job.formats.pinning import reader_schemas
 
     try:
-        return reader_schemas(spec, only_missing=registry == "if_needed")
+        return reader_schemas(spec, sql, only_missing=registry == "if_needed")
     except (RegistryError, SecurityError) as error:
         if registry != "preferred" or not (spec.left.has_columns and spec.right.has_columns):
             raise

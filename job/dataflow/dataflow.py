@@ -7,7 +7,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job.change.replay import Replay
-from job.dataflow import record_sql
 from job.dataflow.replayed import without_kept_back, without_late_rows
 from job.dataflow.results import output_records
 from job.encoding.decoded_column import decoded_column
@@ -18,9 +17,8 @@ from job.join_spec.durations import milliseconds
 from job.join_spec.expressions import column_name
 from job.join_spec.sides import SIDES
 from job.kafka.security import KafkaAccess, spark_options
-from job.plan import record_checks, result_checks
+from job.plan import record_checks, record_sql, result_checks
 from job.plan.deduplication import id_columns
-from job.plan.mirrored import mirrored_filters
 from job.plan.plan import JoinPlan, SidePlan, window_end_column
 from job.plan.position import partition_sql, position_column
 from job.spark.try_eval import register_try_eval
@@ -215,7 +213,7 @@ def row_conditions(side: SidePlan, plan: JoinPlan) -> list[str]:
     """Conditions of a row that enters the join, in the order of evaluation."""
     row_filter = record_checks.row_filter(side)
     filters = [] if row_filter is None else [row_filter]
-    mirrored = [part.sql for part in mirrored_filters(plan, side.side)]
+    mirrored = [part.sql for part in side.mirrored]
     keys = [] if plan.null_keys_pass else record_checks.null_checked(side).values()
     return ["reason IS NULL", *filters, *mirrored, *(f"{value} IS NOT NULL" for value in keys)]
 

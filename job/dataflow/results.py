@@ -6,8 +6,7 @@ from pyspark.sql import functions as F
 from job.dataflow.output_columns import PARTITION, TIMESTAMP
 from job.encoding.encoded_column import encoded_column
 from job.join_spec.sides import SIDES
-from job.join_spec.value_format import KeyFormat
-from job.plan import result_checks
+from job.plan import result_checks, result_sql
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.position import offset_sql, partition_sql, position_column
 from job.plan.record_checks import FAILED_FIELD
@@ -19,9 +18,6 @@ from job.sql.literals import quoted
 _RESULT_OVERHEAD_BYTES = 200
 # The lengths of name and value of a header.
 _HEADER_OVERHEAD_BYTES = 10
-
-# Nulls are written: an unmatched row has null in the fields of the other side.
-_JSON_OPTIONS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", "ignoreNullFields": "false"}
 
 
 def output_records(rows: DataFrame, plan: JoinPlan, passed_on: str | None = None) -> DataFrame:
@@ -46,7 +42,7 @@ def output_records(rows: DataFrame, plan: JoinPlan, passed_on: str | None = None
     headers = F.expr(_headers(plan)).alias("headers")
     kept = [] if passed_on is None else [F.col(passed_on)]
     if plan.output.has_event_time:
-        kept.append(F.expr(_event_time(plan)).alias(TIMESTAMP))
+        kept.append(F.expr(result_sql.event_time_ms(plan)).alias(TIMESTAMP))
     if plan.output.partition_by is not None:
         kept.append(_partition(plan).alias(PARTITION))
     if not plan.checks.any:
@@ -68,18 +64,13 @@ def _key(rows: DataFrame, plan: JoinPlan) -> Column:
         if plan.output.key.type.name == "STRUCT":
             columns = [key.getField(name).alias(name) for name, _ in schema.columns]
         return F.when(key.isNotNull(), encoded_column(rows, columns, schema))
-    if plan.output.key_format is KeyFormat.JSON:
-        # to_json takes no plain values: the key becomes the only element of an array, and its
-        # brackets are removed.
-        listed = F.to_json(F.array(key), _JSON_OPTIONS)
-        return F.when(key.isNotNull(), F.substr(listed, F.lit(2), F.length(listed) - 2))
-    return key.cast("string")
+    return F.expr(result_sql.key(plan))
 
 
 def _value(rows: DataFrame, columns: list[Column], plan: JoinPlan) -> Column:
     if plan.output.schema is not None:
         return encoded_column(rows, columns, plan.output.schema)
-    return F.to_json(F.struct(*columns), _JSON_OPTIONS)
+    return F.expr(result_sql.json_value(plan))
 
 
 def _partition(plan: JoinPlan) -> Column:
@@ -93,17 +84,10 @@ def _headers(plan: JoinPlan) -> str:
     places = [_place(plan.side(side)) if side in shown else "''" for side in SIDES]
     identity = f"cast(concat_ws('|', {', '.join(places)}) AS BINARY)"
     values = {ID_HEADER: identity} | {
-        name: f"cast(cast({result_checks.header(plan, name)} AS STRING) AS BINARY)"
-        for name in plan.output.headers
+        name: f"cast({result_sql.header(plan, name)} AS BINARY)" for name in plan.output.headers
     }
     entries = (f"named_struct('key', {quoted(n)}, 'value', {value})" for n, value in values.items())
     return f"array({', '.join(entries)})"
-
-
-def _event_time(plan: JoinPlan) -> str:
-    shown = plan.join_type.shown_sides
-    times = [f"unix_millis(`{plan.side(side).event_time_column}`)" for side in shown]
-    return f"greatest({', '.join(times)})" if len(times) > 1 else times[0]
 
 
 def result_bytes(plan: JoinPlan) -> str:

@@ -10,10 +10,10 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from job.evaluation.type_trees import parse_type
 from job.formats.schemas import OutputSchema
 from job.join_spec.value_format import Format
 from job.real_time.join import check_classes, java_class
+from job.sql.json_types import type_of_json
 
 
 def encoded_column(rows: DataFrame, columns: Sequence[Column], schema: OutputSchema) -> Column:
@@ -25,8 +25,8 @@ def encoded_column(rows: DataFrame, columns: Sequence[Column], schema: OutputSch
     check_classes(rows.sparkSession)
     selected = rows.select(*columns)
     for field, (name, kind) in zip(selected.schema, schema.columns, strict=True):
-        spark_type = field.dataType.simpleString()
-        if field.name != name or parse_type(spark_type) != kind:
+        spark_type = type_of_json(field.dataType.json())
+        if field.name != name or spark_type != kind:
             raise ValueError(f"column {field.name} is {spark_type}, not {name} {kind}")
     return Column(_encoder(selected, schema).encoded(F.struct(*columns)._jc))
 

@@ -18,15 +18,31 @@ from job.formats.schemas import (
     UnreadableError,
 )
 from job.formats.times import MICROS_A_MILLI, epoch_micros
+from job.sql.types import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    STRING,
+    TIMESTAMP,
+    SqlType,
+    array_of,
+    decimal_type,
+    map_of,
+    struct_of,
+)
 
 _PRIMITIVES = {
-    "boolean": "BOOLEAN",
-    "int": "INT",
-    "long": "BIGINT",
-    "float": "FLOAT",
-    "double": "DOUBLE",
-    "string": "STRING",
-    "bytes": "BINARY",
+    "boolean": BOOLEAN,
+    "int": INT,
+    "long": BIGINT,
+    "float": FLOAT,
+    "double": DOUBLE,
+    "string": STRING,
+    "bytes": BINARY,
 }
 _MICROS = {"timestamp-millis": MICROS_A_MILLI, "timestamp-micros": 1}
 _DECIMAL_DIGITS_MAX = 38
@@ -40,7 +56,7 @@ _PROMOTIONS = {
 }
 
 
-def fields(schema: RegisteredSchema) -> dict[str, str | None]:
+def fields(schema: RegisteredSchema) -> dict[str, SqlType | None]:
     """SQL type of each field. None: no SQL type fits.
 
     Raises IncompatibleError if the schema is not a record.
@@ -113,7 +129,7 @@ def _times(reader: ReaderSchema) -> list[tuple[str, int]]:
         for field in _record(reader.schema)["fields"]
     }
     columns = reader.columns.columns
-    return [(column.name, units[column.name]) for column in columns if column.type == "TIMESTAMP"]
+    return [(column.name, units[column.name]) for column in columns if column.type == TIMESTAMP]
 
 
 @lru_cache(maxsize=200)
@@ -217,38 +233,37 @@ def _logical(schema: Any) -> str:
     return name
 
 
-def _sql_type_or_none(schema: Any) -> str | None:
+def _sql_type_or_none(schema: Any) -> SqlType | None:
     try:
         return _sql_type(_not_null(schema))
     except UnmappedError:
         return None
 
 
-def _sql_type(schema: Any, *, inside: bool = False) -> str:
+def _sql_type(schema: Any, *, inside: bool = False) -> SqlType:
     kind, logical = _kind(schema), _logical(schema)
     if logical == "decimal" and schema["precision"] <= _DECIMAL_DIGITS_MAX:
-        return f"DECIMAL({schema['precision']}, {schema.get('scale', 0)})"
+        return decimal_type(schema["precision"], schema.get("scale", 0))
     if logical in _MICROS and kind == "long" and not inside:
-        return "TIMESTAMP"
+        return TIMESTAMP
     if logical == "decimal" or logical in _MICROS:
         raise UnmappedError
     if (kind, logical) == ("int", "date"):
-        return "DATE"
+        return DATE
     match kind:
         case "enum":
-            return "STRING"
+            return STRING
         case "fixed":
-            return "BINARY"
+            return BINARY
         case "array":
-            return f"ARRAY<{_sql_type(_not_null(schema['items']), inside=True)}>"
+            return array_of(_sql_type(_not_null(schema["items"]), inside=True))
         case "map":
-            return f"MAP<STRING, {_sql_type(_not_null(schema['values']), inside=True)}>"
+            return map_of(STRING, _sql_type(_not_null(schema["values"]), inside=True))
         case "record" if schema["fields"]:
-            inner = (
-                f"`{field['name']}`: {_sql_type(_not_null(field['type']), inside=True)}"
+            return struct_of(
+                (field["name"], _sql_type(_not_null(field["type"]), inside=True))
                 for field in schema["fields"]
             )
-            return f"STRUCT<{', '.join(inner)}>"
     if kind not in _PRIMITIVES:
         raise UnmappedError
     return _PRIMITIVES[kind]

@@ -23,8 +23,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from job.evaluation.sql_types import SqlType
 from job.formats.column_rules import ColumnRules, Columns
+from job.sql.types import SqlType
 
 _TYPES: Mapping[str, Any] = {
     "BOOLEAN": "boolean",

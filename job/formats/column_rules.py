@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from job.evaluation.sql_types import STRING, SqlType
+from job.sql.types import STRING, SqlType
 
 Columns = Iterable[tuple[str, SqlType]]
 

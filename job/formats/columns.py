@@ -24,17 +24,18 @@ recursive types, timestamps nested in another type, bare null, maps with other k
 from collections.abc import Mapping
 
 from job.errors import Problem, SpecError
-from job.join_spec.value_schema import Column, ValueSchema, value_schema
+from job.join_spec.value_schema import Column, ValueSchema, schema_of
+from job.sql.types import BIGINT, DOUBLE, FLOAT, INT, TIMESTAMP, SqlType
 
 # Declared type and the other registered types that it reads without loss.
 _WIDER = {
-    "BIGINT": {"INT"},
-    "DOUBLE": {"FLOAT", "INT"},
-    "TIMESTAMP": {"BIGINT"},  # epoch milliseconds, as in JSON
+    BIGINT: {INT},
+    DOUBLE: {FLOAT, INT},
+    TIMESTAMP: {BIGINT},  # epoch milliseconds, as in JSON
 }
 
 
-def all_columns(fields: Mapping[str, str | None], side: str, subject: str) -> ValueSchema:
+def all_columns(fields: Mapping[str, SqlType | None], side: str, subject: str) -> ValueSchema:
     """All fields of a schema as columns. `fields`: name and SQL type; None: no SQL type fits.
 
     Raises SpecError with every field that cannot be a column.
@@ -51,11 +52,13 @@ def all_columns(fields: Mapping[str, str | None], side: str, subject: str) -> Va
     ]
     if refused:
         raise SpecError(refused)
-    return value_schema(", ".join(f"`{name}` {kind}" for name, kind in fields.items()), field)
+    return schema_of(
+        (Column(name, kind) for name, kind in fields.items() if kind is not None), field
+    )
 
 
 def declared_columns(
-    declared: ValueSchema, fields: Mapping[str, str | None], side: str, subject: str
+    declared: ValueSchema, fields: Mapping[str, SqlType | None], side: str, subject: str
 ) -> ValueSchema:
     """`declared`, checked against the schema. Raises SpecError with every column that differs."""
     problems = [
@@ -68,17 +71,14 @@ def declared_columns(
     return declared
 
 
-def _difference(column: Column, fields: Mapping[str, str | None], subject: str) -> str | None:
+def _difference(column: Column, fields: Mapping[str, SqlType | None], subject: str) -> str | None:
     if column.name not in fields:
         return f"is not a field of subject {subject}: it has {', '.join(fields)} (case-sensitive)"
     registered = fields[column.name]
     if registered is None:
         return f"has an unsupported type in subject {subject}: remove it from `schema`"
-    registered = value_schema(f"x {registered}", "").columns[0].type
-    if _plain(registered) == _plain(column.type) or registered in _WIDER.get(column.type, ()):
+    if str(registered).casefold() == str(column.type).casefold():
+        return None
+    if registered in _WIDER.get(column.type, ()):
         return None
     return f"is {registered} in subject {subject}: declare that type, or omit `schema`"
-
-
-def _plain(kind: str) -> str:
-    return kind.replace("`", "").replace(" ", "").casefold()

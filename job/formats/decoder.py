@@ -24,6 +24,7 @@ from job.formats.schemas import (
     UnreadableError,
 )
 from job.join_spec.value_format import Format
+from job.sql.types import SqlType
 
 HEADER_BYTES = 5
 """Bytes before the value, or before the message indexes of Protobuf."""
@@ -36,7 +37,7 @@ _Prepared = TypeVar("_Prepared")
 class Implementation(Protocol):
     """Interface of the modules avro.py and protobuf.py."""
 
-    def fields(self, schema: RegisteredSchema) -> dict[str, str | None]: ...
+    def fields(self, schema: RegisteredSchema) -> dict[str, SqlType | None]: ...
     def differences(self, writer: RegisteredSchema, reader: ReaderSchema) -> list[Difference]: ...
     def decoding(self, writer: RegisteredSchema, reader: ReaderSchema) -> Decode: ...
     def prepared(self, writer: RegisteredSchema, reader: ReaderSchema) -> dict[str, Any]: ...

@@ -17,9 +17,12 @@ from job.join_spec.side_spec import SideSpec
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import JoinSpec
 from job.join_spec.value_schema import value_schema
+from job.sql.questions import SqlQuestions
 
 
-def reader_schemas(spec: JoinSpec, *, only_missing: bool = False) -> dict[Side, ReaderSchema]:
+def reader_schemas(
+    spec: JoinSpec, sql: SqlQuestions, *, only_missing: bool = False
+) -> dict[Side, ReaderSchema]:
     """Reader schema of each side whose format needs a registry.
 
     `only_missing`: only of sides without columns in the spec. Raises SpecError with all problems,
@@ -38,7 +41,7 @@ def reader_schemas(spec: JoinSpec, *, only_missing: bool = False) -> dict[Side, 
     for side in needed:
         assert access is not None  # JoinSpec requires it
         try:
-            readers[side] = _reader_schema(access, side, written[side])
+            readers[side] = _reader_schema(access, side, written[side], sql)
         except SpecError as error:
             problems += error.problems
     if problems:
@@ -46,7 +49,9 @@ def reader_schemas(spec: JoinSpec, *, only_missing: bool = False) -> dict[Side, 
     return readers
 
 
-def _reader_schema(access: RegistryAccess, side: Side, written: SideSpec) -> ReaderSchema:
+def _reader_schema(
+    access: RegistryAccess, side: Side, written: SideSpec, sql: SqlQuestions
+) -> ReaderSchema:
     subject = written.registry_subject
     version, schema = newest_schema(access, side, subject)
     if schema.type != written.format.upper():
@@ -59,7 +64,7 @@ def _reader_schema(access: RegistryAccess, side: Side, written: SideSpec) -> Rea
     if written.schema_ is None:
         columns = all_columns(fields, side, subject)
     else:
-        declared = value_schema(written.schema_, f"{side}.schema")
+        declared = value_schema(written.schema_, f"{side}.schema", sql)
         columns = declared_columns(declared, fields, side, subject)
     return ReaderSchema(written.format, subject, version, schema, columns)
 

@@ -20,8 +20,8 @@ values.
 import re
 from collections.abc import Iterator, Mapping
 
-from job.evaluation.sql_types import SqlType
 from job.formats.column_rules import ColumnRules, Columns
+from job.sql.types import SqlType
 
 _TYPES: Mapping[str, str] = {
     "BOOLEAN": "bool",

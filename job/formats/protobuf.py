@@ -10,7 +10,7 @@ from functools import lru_cache
 from importlib.resources import as_file, files
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NoReturn
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
@@ -28,25 +28,40 @@ from job.formats.schemas import (
     UnreadableError,
 )
 from job.formats.times import MICROS_A_MILLI, MICROS_A_SECOND, epoch_micros
+from job.sql.types import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DOUBLE,
+    FLOAT,
+    INT,
+    STRING,
+    TIMESTAMP,
+    SqlType,
+    array_of,
+    decimal_type,
+    map_of,
+    struct_of,
+)
 
 _F = FieldDescriptor
 _SQL_TYPES = {
-    _F.TYPE_BOOL: "BOOLEAN",
-    _F.TYPE_INT32: "INT",
-    _F.TYPE_SINT32: "INT",
-    _F.TYPE_SFIXED32: "INT",
-    _F.TYPE_INT64: "BIGINT",
-    _F.TYPE_SINT64: "BIGINT",
-    _F.TYPE_SFIXED64: "BIGINT",
-    _F.TYPE_UINT32: "BIGINT",
-    _F.TYPE_FIXED32: "BIGINT",
-    _F.TYPE_UINT64: "DECIMAL(20, 0)",
-    _F.TYPE_FIXED64: "DECIMAL(20, 0)",
-    _F.TYPE_FLOAT: "FLOAT",
-    _F.TYPE_DOUBLE: "DOUBLE",
-    _F.TYPE_STRING: "STRING",
-    _F.TYPE_BYTES: "BINARY",
-    _F.TYPE_ENUM: "STRING",
+    _F.TYPE_BOOL: BOOLEAN,
+    _F.TYPE_INT32: INT,
+    _F.TYPE_SINT32: INT,
+    _F.TYPE_SFIXED32: INT,
+    _F.TYPE_INT64: BIGINT,
+    _F.TYPE_SINT64: BIGINT,
+    _F.TYPE_SFIXED64: BIGINT,
+    _F.TYPE_UINT32: BIGINT,
+    _F.TYPE_FIXED32: BIGINT,
+    _F.TYPE_UINT64: decimal_type(20),
+    _F.TYPE_FIXED64: decimal_type(20),
+    _F.TYPE_FLOAT: FLOAT,
+    _F.TYPE_DOUBLE: DOUBLE,
+    _F.TYPE_STRING: STRING,
+    _F.TYPE_BYTES: BINARY,
+    _F.TYPE_ENUM: STRING,
 }
 # Pairs of types where the wire format lets the second read the first without loss.
 _WIDER = {
@@ -68,7 +83,7 @@ _FILE = "schema.proto"
 Getter = Callable[[Any], Any]
 
 
-def fields(schema: RegisteredSchema) -> dict[str, str | None]:
+def fields(schema: RegisteredSchema) -> dict[str, SqlType | None]:
     """SQL type of each field of the first message. None: no SQL type fits.
 
     Raises IncompatibleError if protoc rejects the schema.
@@ -139,7 +154,7 @@ def prepared(writer: RegisteredSchema, reader: ReaderSchema) -> dict[str, Any]:
     micros = {
         column.name: MICROS_A_MILLI
         for column in reader.columns.columns
-        if column.type == "TIMESTAMP" and wanted.fields_by_name[column.name].message_type is None
+        if column.type == TIMESTAMP and wanted.fields_by_name[column.name].message_type is None
     }
     encoded = b64encode(files.SerializeToString()).decode()
     return {"files": encoded, "refusals": refusals, "micros": micros}
@@ -233,41 +248,40 @@ def _compiled(schema: RegisteredSchema) -> tuple[DescriptorPool, FileDescriptorS
     return pool, compiled
 
 
-def _sql_type_or_none(field: FieldDescriptor) -> str | None:
+def _sql_type_or_none(field: FieldDescriptor) -> SqlType | None:
     try:
         return _sql_type(field, ())
     except UnmappedError:
         return None
 
 
-def _sql_type(field: FieldDescriptor, within: tuple[str, ...]) -> str:
+def _sql_type(field: FieldDescriptor, within: tuple[str, ...]) -> SqlType:
     """`within`: names of the enclosing messages."""
     if _is_map(field):
         key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
         if key.type != _F.TYPE_STRING:
             raise UnmappedError
-        return f"MAP<STRING, {_single_type(value, (*within, ''))}>"
+        return map_of(STRING, _single_type(value, (*within, "")))
     if field.is_repeated:
-        return f"ARRAY<{_single_type(field, (*within, ''))}>"
+        return array_of(_single_type(field, (*within, "")))
     return _single_type(field, within)
 
 
-def _single_type(field: FieldDescriptor, within: tuple[str, ...]) -> str:
+def _single_type(field: FieldDescriptor, within: tuple[str, ...]) -> SqlType:
     message = field.message_type
     if message is None:
         return _SQL_TYPES[field.type] if field.type in _SQL_TYPES else _unmapped()
     name = message.full_name
     if name == _TIMESTAMP:
-        return _unmapped() if within else "TIMESTAMP"
+        return _unmapped() if within else TIMESTAMP
     if name in _WRAPPERS:
         return _SQL_TYPES[message.fields_by_name["value"].type]
     if name in within or not message.fields:
         return _unmapped()
-    inner = (f"`{each.name}`: {_sql_type(each, (*within, name))}" for each in message.fields)
-    return f"STRUCT<{', '.join(inner)}>"
+    return struct_of((each.name, _sql_type(each, (*within, name))) for each in message.fields)
 
 
-def _unmapped() -> str:
+def _unmapped() -> NoReturn:
     raise UnmappedError
 
 
@@ -276,11 +290,11 @@ def _is_map(field: FieldDescriptor) -> bool:
     return message is not None and bool(message.GetOptions().map_entry)
 
 
-def _getter(field: FieldDescriptor, wanted: str) -> Getter:
+def _getter(field: FieldDescriptor, wanted: SqlType | None) -> Getter:
     """A function from a message to the field's value. `wanted`: SQL type of its column."""
     name, value = field.name, _value(field, wanted)
     if _is_map(field):
-        of_value = _value(field.message_type.fields_by_name["value"], "")
+        of_value = _value(field.message_type.fields_by_name["value"], None)
         return lambda message: {key: of_value(item) for key, item in getattr(message, name).items()}
     if field.is_repeated:
         return lambda message: [value(each) for each in getattr(message, name)]
@@ -289,7 +303,7 @@ def _getter(field: FieldDescriptor, wanted: str) -> Getter:
     return lambda message: value(getattr(message, name))
 
 
-def _value(field: FieldDescriptor, wanted: str) -> Getter:
+def _value(field: FieldDescriptor, wanted: SqlType | None) -> Getter:
     """A function from a Protobuf value of the field to the value of its column."""
     message = field.message_type
     if field.enum_type is not None:
@@ -297,14 +311,14 @@ def _value(field: FieldDescriptor, wanted: str) -> Getter:
         # As Protobuf's JSON: a number without a name in this schema stays a number.
         return lambda number: names.get(number, str(number))
     if message is None:
-        if wanted == "TIMESTAMP":
+        if wanted == TIMESTAMP:
             return lambda millis: epoch_micros(millis, MICROS_A_MILLI)
         return lambda value: value
     if message.full_name == _TIMESTAMP:
         return lambda at: epoch_micros(at.seconds * MICROS_A_SECOND + at.nanos // 1_000, 1)
     if message.full_name in _WRAPPERS:
         return lambda wrapper: wrapper.value
-    getters = [(each.name, _getter(each, "")) for each in message.fields]
+    getters = [(each.name, _getter(each, None)) for each in message.fields]
     return lambda inner: {name: get(inner) for name, get in getters}
 
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from job.errors import StreamjoinError
-from job.evaluation.sql_types import SqlType
 from job.join_spec.sides import Side
 from job.join_spec.value_format import Format
 from job.join_spec.value_schema import ValueSchema
+from job.sql.types import SqlType
 
 UNDECODABLE_VALUE = "undecodable_value"
 UNKNOWN_SCHEMA = "unknown_schema"

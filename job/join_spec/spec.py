@@ -57,7 +57,7 @@ class KafkaSpec(Frozen):
 
 
 class JoinTest(Frozen):
-    """A test of the spec. `streamjoin test` runs it without Spark and Kafka."""
+    """A test of the spec. `streamjoin test` runs it without Kafka and without a Spark session."""
 
     name: Annotated[str, Field(min_length=1)]
     """Name of the test in the report."""

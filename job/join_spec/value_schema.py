@@ -1,28 +1,32 @@
-"""Columns of a topic's values, parsed from Spark DDL without Spark."""
+"""Columns of a topic's values. Spark reads them from DDL."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
-
 from job.errors import Problem, SpecError
-from job.evaluation.sql_types import INTERVALS, STRING
-from job.sql.ddl import parsed_type, type_from
-from job.sql.dialect import SpecSql
-from job.sql.literals import canonical
-from job.sql.type_grammar import check_columns
+from job.sql.json_types import Field
+from job.sql.questions import SqlError, SqlQuestions
+from job.sql.types import BIGINT, INT, SIMPLE_TYPES, STRING, TIMESTAMP, SqlType, map_of
 
-_NO_DDL = "is not Spark DDL, e.g. `id BIGINT, at TIMESTAMP`"
 _DEEPEST = 20
+_NESTED = {"ARRAY", "MAP", "STRUCT"}
 
 
 @dataclass(frozen=True)
 class Column:
     name: str
-    type: str
-    """Spark DDL in upper case, e.g. `BIGINT`, `DECIMAL(10, 2)`, `STRUCT<city: STRING>`."""
+    type: SqlType
+
+
+RECORD_COLUMNS = (
+    Column("record_key", STRING),
+    Column("record_timestamp", TIMESTAMP),
+    Column("record_partition", INT),
+    Column("record_offset", BIGINT),
+    Column("record_headers", map_of(STRING, STRING)),
+)
+RECORD_COLUMN_NAMES = frozenset(column.name for column in RECORD_COLUMNS)
+"""Metadata of the record, usable like the columns of a side."""
 
 
 @dataclass(frozen=True)
@@ -41,109 +45,108 @@ class ValueSchema:
         return tuple(column.name for column in self.columns)
 
 
-def value_schema(ddl: str, field: str) -> ValueSchema:
+def value_schema(ddl: str, field: str, sql: SqlQuestions) -> ValueSchema:
     """The columns in `ddl`. SpecError with `field` if `ddl` is not a supported schema."""
-    columns = tuple(_column(definition, field) for definition in _definitions(ddl, field))
-    _refuse_duplicates(columns, field)
-    return ValueSchema(columns)
+    try:
+        fields = sql.columns(ddl)
+    except SqlError as error:
+        message = f"is not Spark DDL, e.g. `id BIGINT, at TIMESTAMP`: {error}"
+        raise SpecError([Problem(field, ddl, message)]) from error
+    for each in fields:
+        for message in _constraints(each):
+            raise _error(field, f"{each.name} {each.type}", message)
+    return schema_of((Column(each.name, each.type) for each in fields), field)
+
+
+def schema_of(columns: Iterable[Column], field: str) -> ValueSchema:
+    """The columns as a schema. SpecError with `field` if a value cannot have them."""
+    found = tuple(columns)
+    if not found:
+        raise SpecError([Problem(field, None, "has no columns: write e.g. `id BIGINT`")])
+    for column in found:
+        message = _name_problem(column.name) or _type_problem(column.type)
+        if message is not None:
+            raise _error(field, f"{column.name} {column.type}", message)
+    _refuse_duplicates(found, field)
+    return ValueSchema(found)
 
 
 def refuse_other_keys(schema: ValueSchema, field: str) -> None:
     """Raises SpecError for a MAP whose keys are not strings: JSON has no other keys."""
     for column in schema.columns:
-        kinds = [type_from(column.type)]
-        while kinds:
-            kind = kinds.pop()
+        for kind in _parts(column.type):
             if kind.name == "MAP" and kind.inside("key") != STRING:
                 message = "has a MAP with keys that are not strings, which JSON does not support: "
                 raise _error(field, f"{column.name} {kind}", f"{message}write MAP<STRING, ...>")
-            kinds += [inner for _, inner in kind.fields]
 
 
-def _definitions(ddl: str, field: str) -> list[exp.Expression]:
-    try:
-        text = canonical(ddl)
-        if max(text.count("<"), text.count("(")) > _DEEPEST and _depth(text) > _DEEPEST:
-            raise _error(field, ddl, f"has types nested more than {_DEEPEST} deep")
-        quoted = check_columns(text)
-        tree = _table(text) or _table(quoted)
-    except ValueError as error:
-        raise _error(field, ddl, str(error)) from error
-    if tree is None:
-        raise _error(field, ddl, _NO_DDL)
-    return tree
+def _constraints(column: Field) -> Iterator[str]:
+    """A COMMENT does not affect the join; everything else would."""
+    if column.has_constraint:
+        yield "has NOT NULL or DEFAULT: remove it, a schema contains only names and types"
+    if column.has_other_text:
+        yield "has CHAR, VARCHAR or a collation: write STRING"
 
 
-def _table(text: str) -> list[exp.Expression] | None:
-    """Column definitions of sqlglot. None: it parses a part as something else, e.g. the column
-    `like INT` as a keyword if the name is not in backquotes."""
-    try:
-        tree = sqlglot.parse_one(f"CREATE TABLE t ({text})", dialect=SpecSql)
-    except SqlglotError:
-        return None
-    table = tree.this if isinstance(tree, exp.Create) else None
-    definitions = table.expressions if isinstance(table, exp.Schema) else []
-    if not definitions or not all(isinstance(part, exp.ColumnDef) for part in definitions):
-        return None
-    return list(definitions)
+def _name_problem(name: str) -> str | None:
+    if "`" in name or not name:
+        return "has a name that Spark cannot resolve: rename it"
+    return None
 
 
-def _depth(text: str) -> int:
-    depth = deepest = 0
-    for character in text:
-        depth += (character in "<(") - (character in ">)")
-        deepest = max(deepest, depth)
-    return deepest
-
-
-def _column(definition: exp.Expression, field: str) -> Column:
-    kind = definition.args.get("kind")
-    if "`" in definition.name or not definition.name:
-        raise _error(field, definition.name, "is not a name that Spark can resolve: rename it")
-    if not isinstance(kind, exp.DataType):
-        raise _error(field, definition.name, "has no type: write e.g. `id BIGINT`")
-    _refuse_constraints(definition, field)
-    _refuse_unknown_types(definition.name, kind, field)
-    return Column(definition.name, kind.sql(dialect=SpecSql))
-
-
-def _refuse_constraints(definition: exp.Expression, field: str) -> None:
-    """A COMMENT on a column does not affect the join; every other constraint is refused."""
-    for constraint in definition.find_all(exp.ColumnConstraint):
-        text = constraint.sql(dialect=SpecSql)
-        outermost = constraint.parent is definition
-        if not (outermost and isinstance(constraint.kind, exp.CommentColumnConstraint)):
-            raise _error(
-                field,
-                f"{definition.name} {text}",
-                f"has {text}: remove it, a schema contains only names and types of columns",
+def _type_problem(kind: SqlType) -> str | None:
+    if _depth(kind) > _DEEPEST:
+        return f"has types nested more than {_DEEPEST} deep"
+    for part in _parts(kind):
+        if part.name.startswith("INTERVAL"):
+            return "has an INTERVAL, which no value can contain: use STRING"
+        if part.name not in {*SIMPLE_TYPES, "DECIMAL", *_NESTED}:
+            return f"has {part}, which a value cannot contain: use STRING"
+        if part.name == "STRUCT" and (message := _struct_problem(part)) is not None:
+            return message
+        if part.name in _NESTED and TIMESTAMP in (inner for _, inner in part.fields):
+            return (
+                "contains a TIMESTAMP inside another type, where Spark would parse epoch "
+                "milliseconds as seconds: declare it BIGINT or STRING and convert it in "
+                "output.columns"
             )
+    return None
 
 
-def _refuse_unknown_types(name: str, kind: exp.DataType, field: str) -> None:
-    written = f"{name} {kind.sql(dialect=SpecSql)}"
-    try:
-        parsed = parsed_type(kind)
-    except ValueError as error:
-        raise _error(field, written, str(error)) from error
-    if any(parsed.holds(interval) for interval in INTERVALS):
-        raise _error(field, written, "has an INTERVAL, which no value can contain: use STRING")
-    if any(inner.holds("TIMESTAMP") for _, inner in parsed.fields):
-        raise _error(
-            field,
-            written,
-            "contains a TIMESTAMP inside another type, where Spark would parse epoch milliseconds "
-            "as seconds: declare it BIGINT or STRING and convert it in output.columns",
-        )
+def _struct_problem(kind: SqlType) -> str | None:
+    names = [name for name, _ in kind.fields]
+    if not names:
+        return "has a STRUCT without fields: write e.g. STRUCT<city: STRING>"
+    if _first_duplicate(names) is not None:
+        return "has a STRUCT with a field twice (ignoring case): rename one"
+    return next(filter(None, map(_name_problem, names)), None)
+
+
+def _parts(kind: SqlType) -> Iterator[SqlType]:
+    """The type and all types in it."""
+    yield kind
+    for _, inner in kind.fields:
+        yield from _parts(inner)
+
+
+def _depth(kind: SqlType) -> int:
+    return 1 + max((_depth(inner) for _, inner in kind.fields), default=-1)
 
 
 def _refuse_duplicates(columns: tuple[Column, ...], field: str) -> None:
+    duplicate = _first_duplicate(column.name for column in columns)
+    if duplicate is not None:
+        raise _error(field, duplicate, "names a column twice (ignoring case): rename one")
+
+
+def _first_duplicate(names: Iterable[str]) -> str | None:
     seen: set[str] = set()
-    for column in columns:
-        spellings = {column.name.lower(), column.name.casefold(), _java_folded(column.name)}
+    for name in names:
+        spellings = {name.lower(), name.casefold(), _java_folded(name)}
         if spellings & seen:
-            raise _error(field, column.name, "names a column twice (ignoring case): rename one")
+            return name
         seen |= spellings
+    return None
 
 
 def _java_folded(name: str) -> str:

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from sqlglot import exp
-
 from job.join_spec.expressions import Expression
 from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
@@ -36,8 +34,7 @@ def sources_of_rows(plan: JoinPlan) -> list[Source]:
 
 
 def _value_sources(value: Expression) -> Iterator[Source]:
-    is_column = isinstance(value.tree.unnest(), exp.Column)
-    subtype = "IDENTITY" if is_column else "TRANSFORMATION"
+    subtype = "IDENTITY" if value.is_column else "TRANSFORMATION"
     for side, column in sorted(value.columns):
         yield Source(side, column, subtype)
 

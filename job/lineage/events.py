@@ -23,8 +23,9 @@ from openlineage.client.generated.base import RunFacet
 from openlineage.client.naming.dataset import Kafka
 
 from job.instants import utc_text
+from job.join_spec.value_schema import RECORD_COLUMNS
 from job.lineage.columns import Source, sources_of_columns, sources_of_rows
-from job.plan.plan import RECORD_COLUMNS, JoinPlan
+from job.plan.plan import JoinPlan
 
 PRODUCER = f"urn:streamjoin:{version('streamjoin')}"
 _INDIRECT = {"JOIN", "FILTER"}
@@ -65,7 +66,7 @@ class RunEvents:
         """One per topic: the sides of a self join share it."""
         columns: dict[str, dict[str, str]] = {}
         for side in (self._plan.left, self._plan.right):
-            fields = {c.name: c.type for c in (*side.schema.columns, *RECORD_COLUMNS)}
+            fields = {c.name: str(c.type) for c in (*side.schema.columns, *RECORD_COLUMNS)}
             for topic in side.topics.names:
                 columns.setdefault(topic, {}).update(fields)
         return [

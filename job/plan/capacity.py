@@ -4,14 +4,14 @@ Pure: computed from the plan only. The model is fitted to the measured runs in b
 `python -m bench.model` fits the model again and prints its errors.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from job.join_spec.expressions import column_name
 from job.join_spec.sides import SIDES, Side
 from job.plan import tuning
 from job.plan.plan import Deduplication, JoinPlan, SidePlan
+from job.sql.types import BIGINT, BINARY, STRING, TIMESTAMP, SqlType
 
 _DAY_SECONDS = 86_400
 STATE_MEMORY_BYTES = tuning.STATE_MEMORY_MB * 2**20
@@ -21,8 +21,9 @@ STATE_MEMORY_BYTES = tuning.STATE_MEMORY_MB * 2**20
 _WORD_BYTES = 8
 _FIELDS_A_WORD = 64
 _LONG_DECIMAL_BYTES, _LONG_DECIMAL_DIGITS = 16, 18
-# Memory besides heap and RocksDB: JVM, Kafka's buffers, Python processes. A margin, not fitted.
-_REST_BYTES = 2**30
+# Memory besides heap and RocksDB. A margin, not fitted: 1 GiB for JVM, Kafka's buffers and Python
+# processes, and 0.5 GiB for the processes that read the specs of clients (query/spec_process.py).
+_REST_BYTES = 3 * 2**29
 # Size of all snapshots and the changes between them, as a multiple of the newest snapshot. Not
 # fitted; deploy/k8s/volume.yaml uses the same factor.
 STATE_COPIES = 2
@@ -186,10 +187,13 @@ def expected_load(plan: JoinPlan, model: Model = MODEL) -> Load | None:
 def row_bytes(plan: JoinPlan, side: SidePlan, text_bytes: int = TEXT_BYTES) -> int:
     """Uncompressed bytes of a state row: the row itself, and its key and event time in two tables
     (state format 4)."""
-    types = {column.name: column.type for column in side.kept_columns}
-    window = ["TIMESTAMP"] if plan.window is not None else []
-    key = [_type_of(part.sql, side, types) for part in side.key]
-    value = [*types.values(), "BIGINT", *window]  # BIGINT: the position in Kafka
+    window = [TIMESTAMP] if plan.window is not None else []
+    key = [part.type for part in side.key]
+    value = [
+        *(column.type for column in side.kept_columns),
+        BIGINT,
+        *window,
+    ]  # BIGINT: the position in Kafka
     entry = _unsafe_bytes([*key, *window], text_bytes) + _WORD_BYTES
     return _unsafe_bytes(value, text_bytes) + 2 * entry
 
@@ -210,8 +214,8 @@ def expected_ids(plan: JoinPlan, side: SidePlan, model: Model = MODEL) -> IdLoad
 def id_bytes(deduplication: Deduplication, text_bytes: int = TEXT_BYTES) -> int:
     """Uncompressed bytes of a stored id: its parts and the column that makes an id with a null
     unique, then the time at which it expires."""
-    types = [str(part.type) for part in deduplication.by]
-    return _unsafe_bytes([*types, "BIGINT"], text_bytes) + _unsafe_bytes(["BIGINT"], text_bytes)
+    types = [part.type for part in deduplication.by]
+    return _unsafe_bytes([*types, BIGINT], text_bytes) + _unsafe_bytes([BIGINT], text_bytes)
 
 
 def _side_load(plan: JoinPlan, side: SidePlan, model: Model) -> SideLoad | None:
@@ -242,28 +246,18 @@ def _watermark_lag(plan: JoinPlan) -> timedelta:
     return max(plan.left.watermark_delay, plan.right.watermark_delay)
 
 
-def _type_of(sql: str, side: SidePlan, types: Mapping[str, str]) -> str:
-    """Type of a part of the key. A computed part counts as STRING."""
-    for name, type_ in types.items():
-        if sql == f"`{column_name(side.side, name)}`":
-            return type_
-    return "STRING"
-
-
-def _unsafe_bytes(types: Sequence[str], text_bytes: int) -> int:
+def _unsafe_bytes(types: Sequence[SqlType], text_bytes: int) -> int:
     nulls = -(-len(types) // _FIELDS_A_WORD) * _WORD_BYTES
-    return nulls + sum(_WORD_BYTES + _beyond(type_, text_bytes) for type_ in types)
+    return nulls + sum(_WORD_BYTES + _beyond(kind, text_bytes) for kind in types)
 
 
-def _beyond(type_: str, text_bytes: int) -> int:
+def _beyond(kind: SqlType, text_bytes: int) -> int:
     """Bytes of a value that do not fit into its word."""
-    name, _, arguments = type_.partition("(")
-    if name == "DECIMAL":
-        digits = int(arguments.rstrip(")").split(",")[0]) if arguments else 10
-        return _LONG_DECIMAL_BYTES if digits > _LONG_DECIMAL_DIGITS else 0
-    if name in {"STRING", "BINARY"}:
+    if kind.is_decimal:
+        return _LONG_DECIMAL_BYTES if kind.precision > _LONG_DECIMAL_DIGITS else 0
+    if kind in {STRING, BINARY}:
         return text_bytes
-    return NESTED_BYTES if "<" in name else 0
+    return 0 if kind.is_atomic else NESTED_BYTES
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

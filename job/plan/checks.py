@@ -5,15 +5,10 @@ true, the others are not evaluated. Parts of `join.condition` over one side are 
 join.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
 
-from sqlglot import exp
-
-from job.evaluation.sql_types import BOOLEAN
-from job.join_spec.can_fail import ColumnTypes, can_fail
-from job.join_spec.expressions import Expression
+from job.join_spec.expressions import Expression, conjunction
 from job.join_spec.sides import SIDES, Side
 
 
@@ -67,13 +62,12 @@ def side_checks(
     key: Iterable[Expression],
     row_filter: Expression | None,
     condition: Expression | None,
-    types: ColumnTypes,
 ) -> SideChecks:
-    own = [part for part in _failing(condition, types) if _side_of(part) == side]
+    own = [part for part in _failing(condition) if _side_of(part) == side]
     return SideChecks(
-        filter=_split(row_filter, types),
-        keys=tuple(index for index, part in enumerate(key) if can_fail(part, types)),
-        condition=_all(own),
+        filter=_split(row_filter),
+        keys=tuple(index for index, part in enumerate(key) if part.can_fail),
+        condition=conjunction(own),
     )
 
 
@@ -84,16 +78,15 @@ def result_checks(
     headers: Mapping[str, Expression],
     key: Expression | None,
     partition_by: Expression | None,
-    types: ColumnTypes,
 ) -> ResultChecks:
-    both = [part for part in _failing(condition, types) if _side_of(part) is None]
+    both = [part for part in _failing(condition) if _side_of(part) is None]
     return ResultChecks(
-        condition=_all(both),
-        filter=_split(row_filter, types),
-        columns=tuple(name for name, column in columns.items() if can_fail(column, types)),
-        headers=tuple(name for name, header in headers.items() if can_fail(header, types)),
-        key=key is not None and can_fail(key, types),
-        partition_by=partition_by is not None and can_fail(partition_by, types),
+        condition=conjunction(both),
+        filter=_split(row_filter),
+        columns=tuple(name for name, column in columns.items() if column.can_fail),
+        headers=tuple(name for name, header in headers.items() if header.can_fail),
+        key=key is not None and key.can_fail,
+        partition_by=partition_by is not None and partition_by.can_fail,
     )
 
 
@@ -104,27 +97,14 @@ def _side_of(part: Expression) -> Side | None:
     return None if len(sides) == len(SIDES) else (*sides, SIDES[0])[0]
 
 
-def _split(condition: Expression | None, types: ColumnTypes) -> Condition:
-    failing = _failing(condition, types)
+def _split(condition: Expression | None) -> Condition:
+    failing = _failing(condition)
     if condition is None or not failing:
         return Condition(safe=condition)
-    safe = [part for part in condition.conjuncts if not can_fail(part, types)]
-    return Condition(_all(safe), _all(failing))
+    safe = [part for part in condition.conjuncts if not part.can_fail]
+    return Condition(conjunction(safe), conjunction(failing))
 
 
-def _failing(condition: Expression | None, types: ColumnTypes) -> list[Expression]:
+def _failing(condition: Expression | None) -> list[Expression]:
     parts = condition.conjuncts if condition is not None else ()
-    return [part for part in parts if can_fail(part, types)]
-
-
-def _all(parts: Sequence[Expression]) -> Expression | None:
-    if not parts:
-        return None
-    text = " AND ".join(part.text for part in parts)
-    tree, calls = (_and(trees) for trees in zip(*((p.tree, p.calls) for p in parts), strict=True))
-    return Expression(text, tree, calls, BOOLEAN)
-
-
-def _and(trees: Iterable[exp.Expr]) -> exp.Expr:
-    terms: Iterator[exp.Expr] = (exp.paren(tree.copy()) for tree in trees)
-    return reduce(lambda left, right: exp.And(this=left, expression=right), terms)
+    return [part for part in parts if part.can_fail]

@@ -8,7 +8,6 @@ for both.
 from collections.abc import Iterator
 
 from job.errors import Problem
-from job.join_spec.can_fail import ColumnTypes, can_fail
 from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.position import position_column
@@ -33,7 +32,7 @@ def id_columns(side: SidePlan) -> dict[str, str]:
     return {_name(side.side, index): sql for index, sql in enumerate([*parts, unique])}
 
 
-def deduplication_problems(plan: JoinPlan, types: ColumnTypes) -> Iterator[Problem]:
+def deduplication_problems(plan: JoinPlan) -> Iterator[Problem]:
     for side in (plan.side(name) for name in SIDES):
         for index, part in enumerate(side.deduplication.by if side.deduplication else ()):
             field = f"{side.side}.deduplicate.by[{index}]"
@@ -43,7 +42,7 @@ def deduplication_problems(plan: JoinPlan, types: ColumnTypes) -> Iterator[Probl
                     "bytes: use columns of text, whole numbers, decimals or times"
                 )
                 yield Problem(field, part.text, message)
-            elif can_fail(part, types):
+            elif part.can_fail:
                 message = (
                     "can fail on a record (a cast, a division, an overflow): write it so that it "
                     "cannot fail, e.g. with try_cast"

@@ -15,7 +15,6 @@ from job.plan.explain_load import load_as_json, load_lines
 from job.plan.explain_real_time import at_least_once_lines, engine_lines, transaction_lines
 from job.plan.explain_schemas import key_as_json, output_as_json, schema_lines
 from job.plan.fingerprint import fingerprint
-from job.plan.mirrored import mirrored_filters
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.tuning import TRANSACTION_TIMEOUT_SECONDS
 
@@ -106,7 +105,7 @@ def _line(name: str, text: str) -> str:
 def _join(plan: JoinPlan) -> Iterator[str]:
     yield _line("type", plan.join_type.replace("_", " "))
     for side in SIDES:
-        yield _line(side, _side(plan, plan.side(side)))
+        yield _line(side, _side(plan.side(side)))
     pairs = zip(plan.left.key, plan.right.key, plan.null_safe, strict=True)
     terms = (f"left {a.text} {'<=>' if safe else '='} right {b.text}" for a, b, safe in pairs)
     yield _line("key", " and ".join(terms))
@@ -125,9 +124,9 @@ def _security(plan: JoinPlan) -> str:
     return f"{plan.security}{unencrypted}"
 
 
-def _side(plan: JoinPlan, side: SidePlan) -> str:
+def _side(side: SidePlan) -> str:
     where = f", only rows with {side.filter.text}" if side.filter else ""
-    mirrored = " and ".join(part.text for part in mirrored_filters(plan, side.side))
+    mirrored = " and ".join(part.text for part in side.mirrored)
     implied = f", only rows that can match: {mirrored}" if mirrored else ""
     noun = "topics" if side.topics.are_several else "topic"
     if side.topics.pattern is not None:

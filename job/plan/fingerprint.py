@@ -11,14 +11,21 @@ from typing import Any
 from job.formats.schemas import schema_id_of
 from job.join_spec.durations import duration_text
 from job.join_spec.engine import Engine
+from job.join_spec.expressions import columns_ddl
 from job.join_spec.output import OutputTimestamp
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.source_topics import SourceTopics
 from job.plan import tuning
 from job.plan.plan import JoinPlan
+from job.sql.questions import SqlError, SqlQuestions
 
 _ENGINE = "engine"
-_SQL_FIELDS = {"left.key", "right.key", "join.condition"}
+_NONE = "none"
+_WITHIN = " within "
+_SQL_FIELDS = {
+    "join.condition",
+    *(f"{side}.{field}" for side in SIDES for field in ("key", "deduplicate")),
+}
 _KEYS_OF_FORMAT_0 = {
     "left columns held in state": "left.state_columns",
     "right columns held in state": "right.state_columns",
@@ -44,13 +51,13 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
         "join.match_window.before": _text(window.before if window else None),
         "join.match_window.after": _text(window.after if window else None),
         "join.window": "none" if plan.window is None else str(plan.window),
-        "join.condition": plan.condition.sql if plan.condition else "none",
+        "join.condition": plan.condition.canonical if plan.condition else _NONE,
     }
     for side in (plan.side(name) for name in SIDES):
         columns = ", ".join(f"{column.name} {column.type}" for column in side.kept_columns)
         settings |= {
             _topic_field(side.side): side.topic,
-            f"{side.side}.key": ", ".join(part.sql for part in side.key),
+            f"{side.side}.key": ", ".join(part.canonical for part in side.key),
             f"{side.side}.event_time": side.event_time,
             f"{side.side}.watermark_delay": duration_text(side.watermark_delay),
             f"{side.side}.state_columns": columns,
@@ -84,6 +91,34 @@ def incompatible_changes(plan: JoinPlan, frozen: Mapping[str, str]) -> list[Chan
     ids = [schema_id_of(side) for side in SIDES if frozen.get(schema_id_of(side))]
     kept = {name: frozen[name] for name in ("state_partitions", *ids)}
     return changes(frozen, {**fingerprint(plan.with_topics(recorded_topics(plan, frozen))), **kept})
+
+
+def with_spelling_of(
+    plan: JoinPlan, frozen: Mapping[str, str], sql: SqlQuestions
+) -> dict[str, str]:
+    """`frozen` with the expressions as `plan` spells them, where both texts mean the same. Another
+    version may have recorded another text for an expression."""
+    wanted = fingerprint(plan)
+    ddl = columns_ddl({side: plan.side(side).schema for side in SIDES})
+    return {
+        field: wanted[field]
+        if field in _SQL_FIELDS and _mean_the_same(text, wanted.get(field, _NONE), ddl, sql)
+        else text
+        for field, text in frozen.items()
+    }
+
+
+def _mean_the_same(frozen: str, wanted: str, ddl: str, sql: SqlQuestions) -> bool:
+    if frozen == wanted or _NONE in (frozen, wanted):
+        return False
+    (of_frozen, *within), (of_wanted, *wanted_within) = (
+        text.rsplit(_WITHIN, maxsplit=1) for text in (frozen, wanted)
+    )
+    try:
+        trees = [sql.analysis(f"struct({each})", ddl).canonical for each in (of_frozen, of_wanted)]
+    except SqlError:  # not of the columns of this spec
+        return False
+    return trees[0] == trees[1] and within == wanted_within
 
 
 def recorded_topics(plan: JoinPlan, frozen: Mapping[str, str] | None) -> dict[Side, SourceTopics]:
@@ -126,24 +161,8 @@ def changes(frozen: Mapping[str, str], wanted: Mapping[str, str]) -> list[Change
             wanted.get(field, _value_left_out(field)),
         )
         for field in {**frozen, **wanted}
-        if not _is_same(field, frozen.get(field), wanted.get(field))
+        if frozen.get(field) != wanted.get(field)
     ]
-
-
-def _is_same(field: str, frozen: str | None, wanted: str | None) -> bool:
-    if frozen is None or wanted is None or field not in _SQL_FIELDS:
-        return frozen == wanted
-    return frozen == wanted or _normalized(frozen) == _normalized(wanted)
-
-
-def _normalized(sql: str) -> str:
-    """SQL as earlier versions recorded it: with one name for all synonyms of a function."""
-    import sqlglot
-
-    try:
-        return sqlglot.parse_one(f"SELECT {sql}", dialect="spark").sql(dialect="spark")
-    except sqlglot.ParseError:
-        return sql
 
 
 def _value_left_out(field: str) -> str:

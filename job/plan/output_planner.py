@@ -9,14 +9,15 @@ from job.formats.output_schemas import key_schema, value_schema
 from job.join_spec.expressions import Expression, Scope, expression, predicate
 from job.join_spec.output import OutputTimestamp
 from job.join_spec.spec import JoinSpec
+from job.join_spec.value_schema import RECORD_COLUMN_NAMES
 from job.plan import tuning
-from job.plan.plan import RECORD_COLUMN_NAMES, OutputPlan
+from job.plan.plan import OutputPlan
 from job.plan.problems import Parser, Problems, optional
 
 
 def output_plan(problems: Problems, spec: JoinSpec, scope: Scope) -> OutputPlan | None:
     written = spec.output
-    scope = Scope({side: scope.sides[side] for side in spec.join.type.shown_sides})
+    scope = Scope(scope.sql, {side: scope.sides[side] for side in spec.join.type.shown_sides})
     texts = written.columns or problems.of(partial(_all_columns, scope))
     if texts is None:
         return None
@@ -26,7 +27,7 @@ def output_plan(problems: Problems, spec: JoinSpec, scope: Scope) -> OutputPlan 
         parsed = optional(problems, expression, text, scope, f"output.columns.{name}")
         if parsed is not None:
             columns[name] = parsed
-    named = Scope(scope.sides, outputs=columns)
+    named = Scope(scope.sql, scope.sides, outputs=columns)
     invalid = [name for name in texts if name not in columns]
 
     def over_columns(parse: Parser, text: str | None, field: str) -> Expression | None:
@@ -50,11 +51,15 @@ def output_plan(problems: Problems, spec: JoinSpec, scope: Scope) -> OutputPlan 
         partition_by=over_columns(expression, written.partition_by, "output.partition_by"),
         filter=over_columns(predicate, written.filter, "output.filter"),
         delivery=written.delivery,
-        commit_topic=written.commit_topic or f"{spec.name}.commits",
+        commit_topic=commit_topic_of(spec),
         sink_options={**servers, **tuning.SINK_OPTIONS},
         schema=None if invalid else problems.of(partial(value_schema, spec, columns)),
         key_schema=None if key is None else problems.of(partial(key_schema, spec, key)),
     )
+
+
+def commit_topic_of(spec: JoinSpec) -> str:
+    return spec.output.commit_topic or f"{spec.name}.commits"
 
 
 def _mentions(text: str, column: str) -> bool:

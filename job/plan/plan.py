@@ -25,18 +25,10 @@ from job.join_spec.value_schema import Column, ValueSchema
 from job.join_spec.windows import TumblingWindow
 from job.plan import real_time, tuning
 from job.plan.checks import ResultChecks, SideChecks
+from job.plan.jvm_options import driver_options, with_token_endpoint
 from job.plan.position import position_column
 from job.plan.real_time import RealTimePlan
-
-# Record metadata, usable like the columns of a side.
-RECORD_COLUMNS = (
-    Column("record_key", "STRING"),
-    Column("record_timestamp", "TIMESTAMP"),
-    Column("record_partition", "INT"),
-    Column("record_offset", "BIGINT"),
-    Column("record_headers", "MAP<STRING, STRING>"),
-)
-RECORD_COLUMN_NAMES = frozenset(column.name for column in RECORD_COLUMNS)
+from job.sql.types import SqlType
 
 
 @dataclass(frozen=True)
@@ -49,7 +41,9 @@ class Deduplication:
 
     @property
     def frozen(self) -> str:
-        return f"{', '.join(part.sql for part in self.by)} within {duration_text(self.within)}"
+        return (
+            f"{', '.join(part.canonical for part in self.by)} within {duration_text(self.within)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -85,6 +79,8 @@ class SidePlan:
     """Whether an expression uses `record_headers`; reading them takes time."""
     source_options: Mapping[str, str]
     checks: SideChecks = field(default_factory=SideChecks)
+    mirrored: tuple[Expression, ...] = ()
+    """Conditions that follow from filters of the other side (mirrored.py)."""
     deduplication: Deduplication | None = None
     """None: every row enters the join."""
     partition_counts: tuple[int, ...] = (1,)
@@ -174,6 +170,8 @@ class JoinPlan:
     fails_on_bad_records: bool
     real_time: RealTimePlan | None = None
     """None: the engine is micro_batch."""
+    key_types: tuple[SqlType, ...] = ()
+    """In which the parts of both keys are compared."""
     checks: ResultChecks = field(default_factory=ResultChecks)
 
     def side(self, side: Side) -> SidePlan:
@@ -340,26 +338,21 @@ class JoinPlan:
         files = tuning.CHECKPOINT_CONF.get(urlsplit(self.checkpoint).scheme or "file", {})
         engine = {} if self.real_time is None else real_time.CONF
         conf = {**tuning.CONF, **tuning.FROZEN_CONF, **files, **engine, **partitions}
-        return {**conf, **self._jvm_options(conf)}
+        return {**conf, **with_token_endpoint(conf, self.security)}
 
     @property
     def engine(self) -> Engine:
         return Engine.MICRO_BATCH if self.real_time is None else Engine.REAL_TIME
 
     @property
+    def driver_options(self) -> str:
+        """Options of the driver's JVM."""
+        return driver_options(self.engine, self.security)
+
+    @property
     def interval_tasks(self) -> int:
         """Tasks that run at the same time during an interval of real-time mode."""
         return self.left.partitions + self.right.partitions + self.state_partitions
-
-    def _jvm_options(self, conf: Mapping[str, str]) -> Mapping[str, str]:
-        """Kafka's Java client requests tokens only from URLs that a system property allows."""
-        if self.security is None or self.security.token_endpoint is None:
-            return {}
-        allowed = (
-            f" -Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.security.token_endpoint}"
-        )
-        names = (tuning.DRIVER_OPTIONS, tuning.EXECUTOR_OPTIONS)
-        return {name: conf[name] + allowed for name in names}
 
 
 def _starting_at(side: SidePlan, starts: StartPositions) -> SidePlan:

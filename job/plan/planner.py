@@ -1,6 +1,6 @@
 """Creates the JoinPlan of a spec, and reports all problems beyond the types of single fields.
 
-Pure: no Spark, no broker, no registry, no clock, no environment.
+No broker, no registry, no clock, no environment. Spark reads the SQL (job/sql).
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,22 +10,26 @@ from functools import partial
 
 from job.errors import Problem, SpecError
 from job.formats.schemas import ReaderSchema
-from job.join_spec.can_fail import ColumnTypes
 from job.join_spec.expressions import Expression, Scope, condition, expression, predicate
 from job.join_spec.join_conditions import JoinType
 from job.join_spec.side_spec import SideSpec
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import JoinSpec
 from job.join_spec.start_positions import start_options
-from job.join_spec.value_schema import ValueSchema, refuse_other_keys, value_schema
+from job.join_spec.value_schema import (
+    RECORD_COLUMN_NAMES,
+    RECORD_COLUMNS,
+    ValueSchema,
+    refuse_other_keys,
+    value_schema,
+)
 from job.plan import tuning
 from job.plan.checks import result_checks, side_checks
 from job.plan.deduplication import deduplication_problems
 from job.plan.keys import key_problems
+from job.plan.mirrored import mirrored_filters
 from job.plan.output_planner import output_plan
 from job.plan.plan import (
-    RECORD_COLUMN_NAMES,
-    RECORD_COLUMNS,
     DeadLetterPlan,
     Deduplication,
     JoinPlan,
@@ -34,6 +38,8 @@ from job.plan.plan import (
 )
 from job.plan.problems import Problems, optional
 from job.plan.real_time import real_time_plan, unsupported
+from job.sql.questions import SqlQuestions
+from job.sql.types import TIMESTAMP, SqlType
 
 _NO_STATE_BOUND = (
     "has no bound on event time, so the state would grow indefinitely: set before and after of "
@@ -42,10 +48,15 @@ _NO_STATE_BOUND = (
 
 
 def join_plan(
-    spec: JoinSpec, *, state_partitions: int, readers: Mapping[Side, ReaderSchema] | None = None
+    spec: JoinSpec,
+    sql: SqlQuestions,
+    *,
+    state_partitions: int,
+    readers: Mapping[Side, ReaderSchema] | None = None,
 ) -> JoinPlan:
     """The plan of `spec`. SpecError with all problems.
 
+    `sql` reads the expressions and the schemas.
     `state_partitions`: number of partitions of the join state, frozen by the checkpoint.
     `readers`: schemas from the registry, by side. Other sides need `schema` in the spec.
     """
@@ -54,15 +65,15 @@ def join_plan(
     readers = readers or {}
     null_safe = _null_safe(problems, spec)
     _check_state_is_bounded(problems, spec)
-    schemas = _schemas(problems, spec, readers)
+    schemas = _schemas(problems, spec, readers, sql)
     sides = {
-        side: _side_plan(problems, spec, side, schema, readers.get(side))
+        side: _side_plan(problems, spec, side, schema, readers.get(side), sql)
         for side, schema in schemas.items()
     }
     if len(schemas) < len(SIDES):  # the other expressions cannot be checked without the columns
         raise SpecError(problems.found)
 
-    scope = Scope({side: _with_record_columns(schemas[side]) for side in SIDES})
+    scope = Scope(sql, {side: _with_record_columns(schemas[side]) for side in SIDES})
     left, right = (sides[side] for side in SIDES)
     on = optional(problems, condition, spec.join.condition, scope, "join.condition")
     output = output_plan(problems, spec, scope)
@@ -90,17 +101,18 @@ def join_plan(
         fails_on_bad_records=spec.on_bad_record == "fail",
         real_time=real_time_plan(spec),
     )
-    plan = _with_checks(plan, scope)
+    plan = _with_checks(plan)
     if len(left.key) == len(right.key) == len(spec.left.key):
-        problems.found.extend(key_problems(plan))
-    problems.found.extend(deduplication_problems(plan, _column_types(scope)))
+        problems.found.extend(key_problems(plan, scope))
+    problems.found.extend(deduplication_problems(plan))
     _check_semi_condition(problems, plan)
     if problems.found:
         raise SpecError(problems.found)
     return replace(
         plan,
-        left=_with_kept_columns(plan, plan.left),
-        right=_with_kept_columns(plan, plan.right),
+        key_types=_key_types(plan, scope),
+        left=_completed(plan, plan.left, scope),
+        right=_completed(plan, plan.right, scope),
     )
 
 
@@ -109,19 +121,26 @@ def _side_spec(spec: JoinSpec, side: Side) -> SideSpec:
 
 
 def _schemas(
-    problems: Problems, spec: JoinSpec, readers: Mapping[Side, ReaderSchema]
+    problems: Problems,
+    spec: JoinSpec,
+    readers: Mapping[Side, ReaderSchema],
+    sql: SqlQuestions,
 ) -> dict[Side, ValueSchema]:
     """Schemas by side, of the sides whose schema is valid."""
-    read = {side: problems.of(partial(_schema, spec, side, readers.get(side))) for side in SIDES}
+    read = {
+        side: problems.of(partial(_schema, spec, side, readers.get(side), sql)) for side in SIDES
+    }
     return {side: schema for side, schema in read.items() if schema is not None}
 
 
-def _schema(spec: JoinSpec, side: Side, reader: ReaderSchema | None) -> ValueSchema:
+def _schema(
+    spec: JoinSpec, side: Side, reader: ReaderSchema | None, sql: SqlQuestions
+) -> ValueSchema:
     written = _side_spec(spec, side).schema_
     if reader is not None:
         schema = reader.columns
     elif written is not None:
-        schema = value_schema(written, f"{side}.schema")
+        schema = value_schema(written, f"{side}.schema", sql)
         if not _side_spec(spec, side).format.has_registry:
             refuse_other_keys(schema, f"{side}.schema")
     else:
@@ -144,10 +163,11 @@ def _side_plan(
     side: Side,
     schema: ValueSchema,
     reader: ReaderSchema | None,
+    sql: SqlQuestions,
 ) -> SidePlan:
     """Without what has a problem: then the plan is not used."""
     written = _side_spec(spec, side)
-    scope = Scope({side: _with_record_columns(schema)}, bare=side)
+    scope = Scope(sql, {side: _with_record_columns(schema)}, bare=side)
     key = [
         problems.of(partial(expression, text, scope, f"{side}.key[{index}]"))
         for index, text in enumerate(written.key)
@@ -189,7 +209,7 @@ def _event_time(name: str, schema: ValueSchema, field: str) -> str:
     if column is None:
         message = f"unknown column: the schema has {', '.join(schema.names)}"
         raise SpecError([Problem(field, name, message)])
-    if column.type != "TIMESTAMP":
+    if column.type != TIMESTAMP:
         message = (
             f"is {column.type} and must be TIMESTAMP (in JSON an ISO-8601 string or epoch "
             "milliseconds): declare it as TIMESTAMP in the schema"
@@ -290,12 +310,11 @@ def _check_semi_condition(problems: Problems, plan: JoinPlan) -> None:
         )
 
 
-def _with_checks(plan: JoinPlan, scope: Scope) -> JoinPlan:
-    types = _column_types(scope)
+def _with_checks(plan: JoinPlan) -> JoinPlan:
     left, right = (
         replace(
             side,
-            checks=side_checks(side.side, side.key, side.filter, plan.condition, types),
+            checks=side_checks(side.side, side.key, side.filter, plan.condition),
         )
         for side in (plan.left, plan.right)
     )
@@ -307,21 +326,23 @@ def _with_checks(plan: JoinPlan, scope: Scope) -> JoinPlan:
         output.headers,
         output.key,
         output.partition_by,
-        types,
     )
     return replace(plan, left=left, right=right, checks=checks)
 
 
-def _column_types(scope: Scope) -> ColumnTypes:
-    return {
-        (side, column.name): column.type
-        for side, schema in scope.sides.items()
-        for column in schema.columns
-    }
+def _key_types(plan: JoinPlan, scope: Scope) -> tuple[SqlType, ...]:
+    """The types in which Spark compares the parts of both keys."""
+    return tuple(
+        left.type
+        if left.type == right.type
+        else scope.sql.analysis(f"coalesce({left.sql}, {right.sql})", scope.ddl).type
+        for left, right in zip(plan.left.key, plan.right.key, strict=True)
+    )
 
 
-def _with_kept_columns(plan: JoinPlan, side: SidePlan) -> SidePlan:
-    """`side` with the columns that expressions after the side filter use."""
+def _completed(plan: JoinPlan, side: SidePlan, scope: Scope) -> SidePlan:
+    """`side` with the filters of the other side, and the columns that expressions after the side
+    filter use."""
     output = plan.output
     record = [output.key, output.partition_by, output.filter]
     shown = [*output.columns.values(), *output.headers.values(), *record]
@@ -335,6 +356,7 @@ def _with_kept_columns(plan: JoinPlan, side: SidePlan) -> SidePlan:
     columns = _with_record_columns(side.schema).columns
     return replace(
         side,
+        mirrored=mirrored_filters(plan, side.side, scope),
         kept_columns=tuple(column for column in columns if column.name in used),
         reads_headers=side.reads_headers or "record_headers" in used,
     )

@@ -1,6 +1,6 @@
 """SQL that detects records on which an expression of their side fails, before the join.
 
-Only text. The steps follow those of dataflow/record_sql.py and use its columns. There are no steps
+Only text. The steps follow those of record_sql.py and use its columns. There are no steps
 if no expression of the side can fail. job/spark/try_eval.py registers the function try_eval.
 """
 
@@ -50,15 +50,19 @@ def row_filter(side: SidePlan) -> str | None:
     return _PASSES
 
 
+def key_values(side: SidePlan) -> list[str]:
+    """The parts of the key, for records that pass the filter."""
+    return [
+        f"{_key_column(index)}.value" if index in side.checks.keys else f"({part.sql})"
+        for index, part in enumerate(side.key)
+    ]
+
+
 def null_checked(side: SidePlan) -> dict[int, str]:
     """The values of the key's parts whose nulls are counted, by index, for records that pass the
     filter."""
-    return {
-        index: f"{_key_column(index)}.value"
-        if index in side.checks.keys
-        else f"({side.key[index].sql})"
-        for index in side.null_checked
-    }
+    values = key_values(side)
+    return {index: values[index] for index in side.null_checked}
 
 
 def has_null_key(side: SidePlan) -> str:

@@ -145,6 +145,8 @@ CONF: Mapping[str, str] = MappingProxyType(
         # before; these settings are a second barrier.
         "spark.sql.restrictedMode.enabled": "true",
         "spark.sql.runSQLOnFiles": "false",
+        # Otherwise Spark replaces `${env:NAME}` and `${name}` in the SQL of the spec.
+        "spark.sql.variable.substitute": "false",
         # The state store's threads use all cores, and the project does not use the UI.
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from statistics import median
 
-from job.evaluation.sql_types import NotExactError
 from job.proposal.columns import Table
-from job.semantics.json_document import Json, Number
-from job.semantics.json_records import timestamp
+from job.semantics.input_records import micros_of
+from job.semantics.json_lines import Json, Number
+from job.sql.rows import SqlRows
+from job.sql.types import BIGINT, INT, STRING, SqlType
 
 RECORD_TIMESTAMP = "record_timestamp"
 """The column with Kafka's timestamp of the record."""
 
-_KEY_TYPES = ("INT", "BIGINT", "STRING")
+_KEY_TYPES = (INT, BIGINT, STRING)
 _KEY_WORDS = ("id", "key", "code", "number", "uuid")
 _SCORE_MIN = 1.0
 
@@ -84,16 +85,15 @@ def _key_pair(left: tuple[str, set[str], float], right: tuple[str, set[str], flo
     return KeyPair(a, b, shared, score)
 
 
-def event_times(table: Table) -> list[EventTime]:
+def event_times(table: Table, rows: SqlRows) -> list[EventTime]:
     """Columns that can be the event time, the likeliest first; the record timestamp is the last."""
     recorded = [record.timestamp_us or 0 for record in table.records]
     found: list[tuple[float, EventTime]] = []
     for name, kind in table.columns.items():
-        if table.reader is not None and kind == "STRING":
+        if table.reader is not None and kind == STRING:
             continue  # a TIMESTAMP is not read from a registered string
-        values = zip(table.values(name), recorded, strict=True)
-        times = [at for value, other in values if (at := _time(value, kind, other)) is not None]
-        if len(times) < len(recorded):
+        times = _times(table.values(name), kind, recorded, rows)
+        if times is None:
             continue
         distances = [at - other for at, other in zip(times, recorded, strict=True)]
         if max(distances) <= _HOUR:  # else future_event_time: see max_event_time_ahead
@@ -103,17 +103,24 @@ def event_times(table: Table) -> list[EventTime]:
     return [*likely, EventTime(RECORD_TIMESTAMP, recorded, _disorder(table, recorded))]
 
 
-def _time(value: Json, kind: str, recorded_us: int) -> int | None:
-    """The value as an event time. A number counts only within a year of its record."""
-    if isinstance(value, Number):
-        at = timestamp(value) if kind == "BIGINT" else None
-        return at if at is not None and abs(at - recorded_us) <= _YEAR else None
-    if not isinstance(value, str) or value.isdigit():
+def _times(
+    values: Sequence[Json], kind: SqlType, recorded: Sequence[int], rows: SqlRows
+) -> list[int] | None:
+    """The values as event times. None: one of them is none. A number counts only within a year of
+    its record."""
+    if not all(isinstance(value, str) and _may_be_time(value, kind) for value in values):
         return None
-    try:
-        return timestamp(value)
-    except NotExactError:  # the name of a time zone
-        return None
+    times = micros_of([str(value) for value in values], rows)
+    found = [
+        at
+        for at, value, other in zip(times, values, recorded, strict=True)
+        if at is not None and (not isinstance(value, Number) or abs(at - other) <= _YEAR)
+    ]
+    return found if len(found) == len(values) else None
+
+
+def _may_be_time(value: str, kind: SqlType) -> bool:
+    return kind == BIGINT if isinstance(value, Number) else not value.isdigit()
 
 
 def _disorder(table: Table, times: Sequence[int]) -> int:

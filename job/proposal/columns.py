@@ -5,21 +5,23 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from pydantic import TypeAdapter, ValidationError
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from job.errors import SpecError
-from job.evaluation.sql_types import INT_RANGES
 from job.formats.schemas import ReaderSchema
 from job.join_spec.field_types import ColumnName
-from job.join_spec.value_schema import refuse_other_keys, value_schema
-from job.plan.plan import RECORD_COLUMN_NAMES
-from job.semantics.json_document import Json, Members, Number, document
-from job.semantics.json_records import InputRecord
-from job.sql.dialect import parse
-
-STRING = "STRING"
-"""Reads every JSON value: a number, an object or an array as its text."""
+from job.join_spec.value_schema import RECORD_COLUMN_NAMES, Column, refuse_other_keys, schema_of
+from job.semantics.input_records import InputRecord
+from job.semantics.json_lines import Json, Members, Number, any_json
+from job.sql.questions import SqlError, SqlQuestions
+from job.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    STRING,
+    SqlType,
+    array_of,
+    struct_of,
+)
 
 _OUTPUT_COLUMN = TypeAdapter[str](ColumnName)
 _FIELDS_MAX = 200
@@ -35,8 +37,8 @@ class Table:
     records: list[InputRecord]
     rows: list[Row]
     """The members of each record's value, in the order of `records`."""
-    columns: dict[str, str]
-    """Spark type of each column, in the order of appearance."""
+    columns: dict[str, SqlType]
+    """Type of each column, in the order of appearance."""
     left_out: list[str] = field(default_factory=list)
     """Names of members that are no columns."""
     reader: ReaderSchema | None = None
@@ -48,12 +50,13 @@ class Table:
 
 def table_of(records: Iterable[InputRecord]) -> Table:
     """The records whose value is a JSON object. Other records are left out."""
-    read = [(record, document(record.value)) for record in records if record.value is not None]
-    objects = [(record, members) for record, members in read if members is not None]
+    read = [(record, _parsed(record.value)) for record in records if record.value is not None]
+    objects = [(record, value) for record, value in read if isinstance(value, Members)]
     rows: list[Row] = [dict(members) for _, members in objects]
     table = Table([record for record, _ in objects], rows, {})
     for name in dict.fromkeys(name for row in rows for name in row):
-        kind = declarable(name, [type_of(table.values(name)), STRING], table.columns)
+        kinds = [type_of(table.values(name)), STRING]
+        kind = declarable(name, kinds, table.columns)
         if kind is None:
             table.left_out.append(name)
         else:
@@ -61,34 +64,38 @@ def table_of(records: Iterable[InputRecord]) -> Table:
     return table
 
 
-def schema_text(columns: Mapping[str, str]) -> str:
-    """The columns as Spark DDL."""
-    return ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
-
-
-def quoted(name: str) -> str:
-    """The name as SQL: in backquotes, unless it is a plain word that is not a keyword."""
-    is_word = name.isascii() and name.isidentifier()
-    is_plain = is_word and _is_schema(f"{name} {STRING}") and _is_column(name)
-    return name if is_plain else f"`{name}`"
-
-
-def _is_column(name: str) -> bool:
-    """Whether an expression can name the column without backquotes. NOT is a name in a schema
-    only."""
+def _parsed(value: str | bytes) -> Json:
+    """None: it is no JSON."""
     try:
-        return isinstance(parse(f"left.{name}"), exp.Column)
-    except SqlglotError:
+        return any_json(value.decode() if isinstance(value, bytes) else value)
+    except ValueError:
+        return None
+
+
+def quoted_names(names: Iterable[str], sql: SqlQuestions) -> dict[str, str]:
+    """Names of columns as SQL: in backquotes, unless Spark reads the plain word as a name, with and
+    without a side before it."""
+    return {name: name if _is_plain(name, sql) else f"`{name}`" for name in names}
+
+
+def _is_plain(name: str, sql: SqlQuestions) -> bool:
+    if not (name.isascii() and name.isidentifier()):
         return False
+    try:
+        found = [sql.names(text)[1] for text in (name, f"left.{name}")]
+    except SqlError:
+        return False
+    return [[each.parts for each in names] for names in found] == [[(name,)], [("left", name)]]
 
 
-def declarable(name: str, kinds: Sequence[str], others: Mapping[str, str]) -> str | None:
+def declarable(
+    name: str, kinds: Sequence[SqlType], others: Mapping[str, SqlType]
+) -> SqlType | None:
     """The first of `kinds` that a column of this name can have next to the other columns. None: no
     column can have the name."""
     if name.casefold() in RECORD_COLUMN_NAMES or not _is_legible(name):
         return None
-    before = schema_text(others) + ", " if others else ""
-    return next((each for each in kinds if _is_schema(f"{before}{quoted(name)} {each}")), None)
+    return next((kind for kind in kinds if _is_schema({**others, name: kind})), None)
 
 
 def _is_legible(name: str) -> bool:
@@ -102,15 +109,16 @@ def _is_legible(name: str) -> bool:
     return "${" not in name
 
 
-def _is_schema(ddl: str) -> bool:
+def _is_schema(columns: Mapping[str, SqlType]) -> bool:
     try:
-        refuse_other_keys(value_schema(ddl, "schema"), "schema")
+        schema = schema_of((Column(name, kind) for name, kind in columns.items()), "schema")
+        refuse_other_keys(schema, "schema")
     except SpecError:
         return False
     return True
 
 
-def type_of(values: Sequence[Json], depth: int = 0) -> str:
+def type_of(values: Sequence[Json], depth: int = 0) -> SqlType:
     """The narrowest of BOOLEAN, BIGINT, DOUBLE, ARRAY and STRUCT that loses nothing, or STRING."""
     present = [value for value in values if value is not None]
     kinds = {_kind(value) for value in present}
@@ -120,15 +128,16 @@ def type_of(values: Sequence[Json], depth: int = 0) -> str:
         return _struct([value for value in present if isinstance(value, Members)], depth)
     if kinds == {"array"}:
         elements = [each for value in present if isinstance(value, list) for each in value]
-        return f"ARRAY<{type_of(elements, depth + 1)}>"
-    if kinds <= {"BIGINT", "DOUBLE"}:
-        return "DOUBLE" if "DOUBLE" in kinds else "BIGINT"
-    return kinds.pop() if kinds == {"BOOLEAN"} else STRING
+        return array_of(type_of(elements, depth + 1))
+    if kinds <= {BIGINT, DOUBLE}:
+        return DOUBLE if DOUBLE in kinds else BIGINT
+    return BOOLEAN if kinds == {BOOLEAN} else STRING
 
 
-def _kind(value: Json) -> str:
+def _kind(value: Json) -> SqlType | str:
+    """The type of a value; `object` or `array` if it has elements."""
     if isinstance(value, bool):
-        return "BOOLEAN"
+        return BOOLEAN
     if isinstance(value, Number):
         return _number_kind(value)
     if isinstance(value, Members):
@@ -136,14 +145,13 @@ def _kind(value: Json) -> str:
     return "array" if isinstance(value, list) else STRING
 
 
-def _number_kind(number: Number) -> str:
-    low, high = INT_RANGES["BIGINT"]
+def _number_kind(number: Number) -> SqlType:
     if not set(number) & set(".eE"):
-        return "BIGINT" if low <= int(number) <= high else STRING
-    return "DOUBLE" if Decimal(number) == Decimal(repr(float(number))) else STRING
+        return BIGINT if -(1 << 63) <= int(number) < 1 << 63 else STRING
+    return DOUBLE if Decimal(number) == Decimal(repr(float(number))) else STRING
 
 
-def _struct(objects: Sequence[Members], depth: int) -> str:
+def _struct(objects: Sequence[Members], depth: int) -> SqlType:
     fields: dict[str, list[Json]] = {}
     for members in objects:
         for name, value in members:
@@ -153,5 +161,4 @@ def _struct(objects: Sequence[Members], depth: int) -> str:
         return STRING
     if not all(_is_legible(name) for name in fields):
         return STRING
-    types = (f"{quoted(name)}: {type_of(each, depth + 1)}" for name, each in fields.items())
-    return f"STRUCT<{', '.join(types)}>"
+    return struct_of((name, type_of(each, depth + 1)) for name, each in fields.items())

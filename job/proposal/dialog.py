@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from job.errors import StreamjoinError
-from job.evaluation.sql_types import NotExactError, SqlRuntimeError
 from job.formats.pinning import reader_schemas
 from job.formats.registry import registry_access
 from job.join_spec.document import parsed
@@ -21,11 +20,14 @@ from job.kafka.security import KafkaAccess, kafka_access
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.proposal.choices import RECORD_TIMESTAMP, EventTime, event_times, key_pairs
-from job.proposal.columns import Table, table_of
+from job.proposal.columns import Table, quoted_names, table_of
 from job.proposal.registered import has_registered_schema, registered_table
 from job.proposal.sample import Sample, sample_of, topic_names
 from job.proposal.spec_text import Proposal, scalar, spec_text
 from job.semantics.simulate import simulate
+from job.semantics.simulation_plan import NotExactError
+from job.sql.questions import SqlQuestions
+from job.sql.rows import EvaluationError, SqlRows
 
 _SHOWN_MAX = 20
 
@@ -63,7 +65,13 @@ class Options:
 
 
 def write_spec(
-    file: Path, options: Options, prompt: Prompt, report: Report, environment: Mapping[str, str]
+    file: Path,
+    options: Options,
+    prompt: Prompt,
+    report: Report,
+    environment: Mapping[str, str],
+    sql: SqlQuestions,
+    rows: SqlRows,
 ) -> None:
     """Propose a spec and write it. Raises StreamjoinError; then no file is written."""
     if file.exists():
@@ -72,15 +80,15 @@ def write_spec(
         raise ProposalError(f"there is no folder {file.parent}: create it, or name another file")
     if not os.access(file.parent, os.W_OK):
         raise ProposalError(f"this user may not write in {file.parent}: name another file")
-    proposal, samples = _proposal(options, prompt, report, environment)
+    proposal, samples = _proposal(options, prompt, report, environment, sql, rows)
     text = spec_text(proposal)
     spec = spec_from_yaml(text, environment)
-    plan = join_plan(spec, state_partitions=1, readers=reader_schemas(spec))
+    plan = join_plan(spec, sql, state_partitions=1, readers=reader_schemas(spec, sql))
     _write(file, text)
     if any(table.reader is not None for table in proposal.tables.values()):
         _report_read(proposal, samples, report)
     else:
-        _report_simulation(plan, samples, report)
+        _report_simulation(plan, samples, report, rows)
     report(f"wrote {file}; next: streamjoin plan {file}, streamjoin topics create {file}")
 
 
@@ -100,11 +108,13 @@ def _report_read(proposal: Proposal, samples: Mapping[Side, Sample], report: Rep
         report(f"{side}: {read} of {len(sample.records)} records of {sample.topic} can be read")
 
 
-def _report_simulation(plan: JoinPlan, samples: Mapping[Side, Sample], report: Report) -> None:
+def _report_simulation(
+    plan: JoinPlan, samples: Mapping[Side, Sample], report: Report, rows: SqlRows
+) -> None:
     """The bad records of the samples and the number of results that they give."""
     try:
-        batches = simulate(plan, samples["left"].records, samples["right"].records)
-    except (NotExactError, SqlRuntimeError) as error:
+        batches = simulate(plan, rows, samples["left"].records, samples["right"].records)
+    except (NotExactError, EvaluationError) as error:
         report(f"not simulated on the samples: {error}")
         return
     for side in SIDES:
@@ -118,7 +128,12 @@ def _report_simulation(plan: JoinPlan, samples: Mapping[Side, Sample], report: R
 
 
 def _proposal(
-    options: Options, prompt: Prompt, report: Report, environment: Mapping[str, str]
+    options: Options,
+    prompt: Prompt,
+    report: Report,
+    environment: Mapping[str, str],
+    sql: SqlQuestions,
+    rows: SqlRows,
 ) -> tuple[Proposal, dict[Side, Sample]]:
     servers = options.bootstrap_servers or prompt("Kafka brokers", "localhost:9092")
     security = None if options.security is None else _text(options.security)
@@ -132,14 +147,24 @@ def _proposal(
         )
     keys = _keys(options, tables, prompt)
     times: dict[Side, EventTime] = {
-        "left": _event_time("left", options.left_event_time, tables["left"], prompt),
-        "right": _event_time("right", options.right_event_time, tables["right"], prompt),
+        "left": _event_time("left", options.left_event_time, tables["left"], prompt, rows),
+        "right": _event_time("right", options.right_event_time, tables["right"], prompt, rows),
     }
     join_type = options.join_type or _join_type(prompt("Join type", JoinType.INNER.value))
     name = options.name or prompt("Name of the join", _name(topics))
     output = options.output or prompt("Output topic", _output(name, topics))
     return Proposal(
-        name, servers, security, registry, topics, tables, times, keys, join_type, output
+        name,
+        servers,
+        security,
+        registry,
+        topics,
+        tables,
+        times,
+        keys,
+        join_type,
+        output,
+        quoted_names((name for table in tables.values() for name in table.columns), sql),
     ), samples
 
 
@@ -240,8 +265,10 @@ def _names(text: str, table: Table, what: str) -> list[str]:
     return names
 
 
-def _event_time(side: Side, chosen: str | None, table: Table, prompt: Prompt) -> EventTime:
-    candidates = {candidate.column: candidate for candidate in event_times(table)}
+def _event_time(
+    side: Side, chosen: str | None, table: Table, prompt: Prompt, rows: SqlRows
+) -> EventTime:
+    candidates = {candidate.column: candidate for candidate in event_times(table, rows)}
     name = chosen or prompt(f"Event time of the {side} side", next(iter(candidates)))
     if name not in candidates:
         raise ProposalError(

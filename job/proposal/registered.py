@@ -12,14 +12,15 @@ from job.instants import EPOCH
 from job.join_spec.registry import default_subject
 from job.join_spec.sides import Side
 from job.join_spec.value_format import Format
-from job.join_spec.value_schema import value_schema
-from job.proposal.columns import Row, Table, declarable, schema_text
+from job.join_spec.value_schema import Column, schema_of
+from job.proposal.columns import Row, Table, declarable
 from job.proposal.sample import Sample
-from job.semantics.json_document import Json, Number
+from job.semantics.json_lines import Json, Number
+from job.sql.types import BIGINT, INT, STRING, TIMESTAMP, SqlType
 
 _WIRE_FORMAT = b"\0"
 _FORMATS = {each.upper(): each for each in Format if each.has_registry}
-_WHOLE_NUMBERS = ("INT", "BIGINT")
+_WHOLE_NUMBERS = (INT, BIGINT)
 
 
 def has_registered_schema(sample: Sample) -> bool:
@@ -43,7 +44,7 @@ def registered_table(sample: Sample, side: Side, access: RegistryAccess) -> Tabl
         )
     kind = _FORMATS[schema.type]
     columns, left_out = _columns(implementation(kind).fields(schema))
-    reads = value_schema(schema_text(columns), f"{side}.schema")
+    reads = schema_of((Column(*column) for column in columns.items()), f"{side}.schema")
     reader = ReaderSchema(kind, subject, version, schema, reads)
     values = [(each, each.value) for each in sample.records if isinstance(each.value, bytes)]
     decoded = list(Decoder(reader, access).decoded(value for _, value in values))
@@ -62,9 +63,9 @@ def registered_table(sample: Sample, side: Side, access: RegistryAccess) -> Tabl
     return Table([record for record, _ in read], rows, columns, left_out, reader)
 
 
-def _columns(fields: dict[str, str | None]) -> tuple[dict[str, str], list[str]]:
+def _columns(fields: dict[str, SqlType | None]) -> tuple[dict[str, SqlType], list[str]]:
     """Columns and their types, and the fields that no column can have."""
-    columns: dict[str, str] = {}
+    columns: dict[str, SqlType] = {}
     left_out = []
     for name, kind in fields.items():
         column_type = None if kind is None else declarable(name, [kind], columns)
@@ -75,19 +76,19 @@ def _columns(fields: dict[str, str | None]) -> tuple[dict[str, str], list[str]]:
     return columns, left_out
 
 
-def _row(row: dict[str, Any], columns: dict[str, str]) -> Row:
+def _row(row: dict[str, Any], columns: dict[str, SqlType]) -> Row:
     return {name: _as_json(row[name], kind) for name, kind in columns.items()}
 
 
-def _as_json(value: Any, kind: str) -> Json:
+def _as_json(value: Any, kind: SqlType) -> Json:
     """The value as a JSON document has it, if its column can be a key or an event time."""
     if value is None:
         return None
     if kind in _WHOLE_NUMBERS:
         return Number(value)
-    if kind == "STRING":
+    if kind == STRING:
         return str(value)
-    if kind == "TIMESTAMP":
+    if kind == TIMESTAMP:
         return _time_text(value)
     return None
 

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from job.errors import BrokerError, TopicError
 from job.kafka.clients import ANSWER_SECONDS, admin, consumer, no_broker, poll
 from job.kafka.security import KafkaAccess, librdkafka_settings
-from job.semantics.json_records import InputRecord
+from job.semantics.input_records import InputRecord
 from job.semantics.rows import MICROS_PER_MS
 
 RECORDS_MAX = 1_000

@@ -12,7 +12,8 @@ from job.join_spec.durations import duration_text
 from job.join_spec.join_conditions import JoinType
 from job.join_spec.sides import SIDES, Side
 from job.proposal.choices import RECORD_TIMESTAMP, EventTime, distances, longer
-from job.proposal.columns import Table, quoted, schema_text
+from job.proposal.columns import Table
+from job.sql.types import TIMESTAMP, SqlType
 
 _DELAY_MIN = timedelta(seconds=10)
 _WINDOW_WITHOUT_PAIRS = timedelta(hours=1)
@@ -37,13 +38,15 @@ class Proposal:
     """Pairs of columns, left and right."""
     join_type: JoinType
     output_topic: str
+    quoted: Mapping[str, str]
+    """Names of the columns, as SQL."""
 
-    def columns(self, side: Side) -> dict[str, str]:
+    def columns(self, side: Side) -> dict[str, SqlType]:
         """Columns of the schema. The event time is a TIMESTAMP, also if it is written as text or as
         a number."""
         chosen = self.times[side].column
         found = self.tables[side].columns
-        return {name: "TIMESTAMP" if name == chosen else kind for name, kind in found.items()}
+        return {name: TIMESTAMP if name == chosen else kind for name, kind in found.items()}
 
 
 def spec_text(proposal: Proposal) -> str:
@@ -89,7 +92,7 @@ def _block(name: str, text: str | None) -> list[str]:
 
 def _side_lines(proposal: Proposal, side: Side) -> list[str]:
     table, times = proposal.tables[side], proposal.times[side]
-    key = ", ".join(scalar(quoted(pair[SIDES.index(side)])) for pair in proposal.keys)
+    key = ", ".join(scalar(proposal.quoted[pair[SIDES.index(side)]]) for pair in proposal.keys)
     delay = duration_text(longer(times.disorder_us, _DELAY_MIN))
     disorder = f"{times.disorder_us / _MICROS:.3f}".rstrip("0").rstrip(".")
     reason = f"rows of the sample are up to {disorder} s out of order"
@@ -106,7 +109,8 @@ def _side_lines(proposal: Proposal, side: Side) -> list[str]:
 def _schema_lines(proposal: Proposal, side: Side) -> list[str]:
     """The columns. Those of a registered schema are left out where the registry has the same."""
     table, columns = proposal.tables[side], proposal.columns(side)
-    schema = f"schema: {scalar(schema_text(columns))}"
+    ddl = ", ".join(f"{proposal.quoted[name]} {kind}" for name, kind in columns.items())
+    schema = f"schema: {scalar(ddl)}"
     if table.reader is None:
         return [schema]
     reader = table.reader
@@ -177,14 +181,15 @@ def _output_columns(proposal: Proposal) -> dict[str, str]:
             while shown.casefold() in taken:
                 shown = f"{side}_{shown}"
             taken.add(shown.casefold())
-            columns[shown] = f"{side}.{quoted(name)}"
+            columns[shown] = f"{side}.{proposal.quoted[name]}"
     return columns
 
 
 def _output_key(proposal: Proposal) -> str:
     """The first key column: of the side that has a row in every result, or of either."""
     left, right = (
-        f"{side}.{quoted(name)}" for side, name in zip(SIDES, proposal.keys[0], strict=True)
+        f"{side}.{proposal.quoted[name]}"
+        for side, name in zip(SIDES, proposal.keys[0], strict=True)
     )
     match proposal.join_type:
         case JoinType.RIGHT_OUTER | JoinType.RIGHT_SEMI | JoinType.RIGHT_ANTI:

@@ -41,8 +41,8 @@ from job.protocol.status import JobStatus, QueryState
 from job.query.engine import Engine
 from job.query.explain_key import explain_key
 from job.query.lookup_queue import LookupQueue
+from job.query.spec_process import SpecProcess
 from job.query.stats import QueryStats
-from job.query.validator import Validator
 
 # Counting a million rows takes about 4 s of one core; the pause limits counts to 1 % of its time.
 COUNT_PAUSE_SECONDS = 30.0
@@ -63,6 +63,7 @@ class ControlHandler:
         watch: BrokerWatch,
         plan: JoinPlan,
         plan_result: PlanResult,
+        specs: SpecProcess,
     ) -> None:
         self._engine = engine
         self._stats = stats
@@ -72,7 +73,7 @@ class ControlHandler:
         self._lookups = LookupQueue()
         self._state_count: StateCount | None = None
         self._closed = Event()
-        self._validator = Validator()
+        self._specs = specs
 
     def start(self) -> None:
         """Start the periodic count of the state rows."""
@@ -80,7 +81,6 @@ class ControlHandler:
 
     def close(self) -> None:
         self._closed.set()
-        self._validator.close()
         self._lookups.close()
 
     def status(self) -> JobStatus:
@@ -158,7 +158,7 @@ class ControlHandler:
             state_partitions=self._plan.state_partitions,
             frozen=self._engine.frozen,
         )
-        return self._validator.validate(spec, caller_gone, within_seconds=request.within_seconds)
+        return self._specs.validate(spec, caller_gone, within_seconds=request.within_seconds)
 
     def _change_plan(self, request: Request, caller_gone: Event) -> ChangePlanResult:
         with _refused_changes():

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 import structlog
 
 from job.change.sent_spec import PlannedSpec
+from job.checkpoint.frozen import frozen_settings
 from job.checkpoint.state_reader import StateReader
 from job.delivery.sink import RunningQuery
 from job.errors import CheckpointInUseError, ConflictError, SetupError, StreamjoinError
@@ -212,7 +213,7 @@ class Engine:
             return
         self._change.read_report(checkpoint)
         self._query_id = checkpoint.query_id
-        self._preparation.frozen = checkpoint.fingerprint
+        self._preparation.frozen = frozen_settings(checkpoint, plan)
         if self._machine.desired is None:
             self._machine.desired = checkpoint.desired_state
             if self._machine.desired is not QueryState.RUNNING:

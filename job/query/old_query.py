@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from job.checkpoint.checkpoint import Checkpoint
+from job.checkpoint.frozen import frozen_settings
 from job.delivery.commit_protocol import NO_BATCH
 from job.delivery.exactly_once import delivery_target
 from job.delivery.interval_protocol import Delivered
@@ -38,7 +39,7 @@ def frozen(old: JoinPlan, checkpoint: Checkpoint) -> JoinPlan:
 
     Raises CheckpointError if the old spec is not the one of the checkpoint.
     """
-    settings = checkpoint.fingerprint
+    settings = frozen_settings(checkpoint, old)
     if settings is None:
         raise CheckpointError(f"{checkpoint.folder.root} contains no checkpoint: check OLD_SPEC")
     differing = incompatible_changes(old, settings)

@@ -34,7 +34,7 @@ from job.query.change_request_report import RequestReport
 from job.query.change_warm_up import saves_time, warm_up
 from job.query.old_query import Wait, interval_to_repeat, timely, waits
 from job.query.runtime import Resources
-from job.query.validator import ChangePlanner
+from job.query.spec_process import SpecProcess
 from job.query.verbs import check_during_change
 from job.redaction import Redaction
 from job.settings import JobSettings
@@ -74,13 +74,13 @@ class RequestedChange:
         plan_of: PlanOf,
         settings: JobSettings,
         redaction: Redaction,
-        planner: ChangePlanner | None = None,
+        specs: SpecProcess,
     ) -> None:
         self._running = running
         self._plan_of = plan_of
         self._settings = settings
         self._redaction = redaction
-        self._planner = planner or ChangePlanner()
+        self._specs = specs
         self._last_planned: PlannedSpec | None = None
         self._requested: Callable[[Resources], PlannedSpec] | None = None
         self._waiting: _WaitingChange | None = None
@@ -88,9 +88,6 @@ class RequestedChange:
         self._lock = Lock()
         """Held while `_waiting` and the report change together."""
         self._report = RequestReport()
-
-    def close(self) -> None:
-        self._planner.close()
 
     @property
     def report(self) -> ChangeRequestReport | None:
@@ -122,7 +119,7 @@ class RequestedChange:
     def planned(self, text: str, caller_gone: Event, *, within_seconds: float) -> PlannedSpec:
         """The spec `text` with its plan, from another process. `request` with this text follows.
 
-        Raises SpecError if the spec is invalid, and StreamjoinError as `SpecProcess.run`.
+        Raises SpecError if the spec is invalid, and StreamjoinError as `SpecProcess.plan`.
         """
         request = PlanRequest(
             text,
@@ -131,7 +128,7 @@ class RequestedChange:
             self._settings.partitions_of_new_state,
         )
         with self._secrets_hidden(text):
-            planned = self._planner.plan(request, caller_gone, within_seconds=within_seconds)
+            planned = self._specs.plan(request, caller_gone, within_seconds=within_seconds)
         self._last_planned = planned
         return planned
 

@@ -196,7 +196,7 @@ class Resources:
         self._jvm = self._starting = None
 
     def _new_jvm(self) -> Jvm:
-        return Jvm(self._settings, self._plan.spark_conf, self._redaction)
+        return Jvm(self._settings, self._plan.driver_options, self._redaction)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from job.semantics.json_records import InputRecord
+from job.semantics.input_records import InputRecord
 from job.semantics.rows import Side
 
 

@@ -4,15 +4,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from job.errors import StreamjoinError
-from job.evaluation.sql_types import NotExactError, SqlRuntimeError
 from job.join_spec.durations import duration, milliseconds
 from job.join_spec.sides import SIDES
 from job.plan.plan import JoinPlan, SidePlan
-from job.semantics.json_records import InputLineError, InputRecord, records_of_jsonl
+from job.semantics.input_records import InputLineError, InputRecord, records_of_jsonl
 from job.semantics.simulate import DEFAULT_BATCH_SIZE, simulate
 from job.semantics.simulated_topics import with_named_topics
+from job.semantics.simulation_plan import NotExactError
 from job.semantics.spec_tests import Outcome, SpecTest, run_spec_test
 from job.semantics.trace import batch_lines, trace_lines
+from job.sql.rows import EvaluationError, SqlRows
 
 
 class SimulationError(StreamjoinError):
@@ -23,6 +24,7 @@ class SimulationError(StreamjoinError):
 
 def simulation_lines(
     plan: JoinPlan,
+    rows: SqlRows,
     left: Path,
     right: Path,
     *,
@@ -37,24 +39,26 @@ def simulation_lines(
     plan = with_named_topics(plan, lines)
     trigger_ms = None if trigger is None else _trigger_ms(trigger)
     try:
-        records = [_records(paths[side], lines[side], plan.side(side)) for side in SIDES]
-        batches = simulate(plan, *records, batch_size=batch_size, trigger_ms=trigger_ms)
+        records = [_records(paths[side], lines[side], plan.side(side), rows) for side in SIDES]
+        batches = simulate(plan, rows, *records, batch_size=batch_size, trigger_ms=trigger_ms)
     except NotExactError as error:
-        raise SimulationError(f"cannot be simulated exactly: it uses {error}") from error
-    except SqlRuntimeError as error:
+        raise SimulationError(f"cannot be simulated: it uses {error}") from error
+    except EvaluationError as error:
         raise SimulationError(f"the query would fail on these rows: {error}") from error
     if as_jsonl:
         return (record.value for batch in batches for record in batch.output)
     return batch_lines(plan, batches) if explain is None else trace_lines(plan, batches, explain)
 
 
-def spec_test_lines(plan: JoinPlan, tests: Sequence[SpecTest]) -> tuple[list[str], bool]:
+def spec_test_lines(
+    plan: JoinPlan, rows: SqlRows, tests: Sequence[SpecTest]
+) -> tuple[list[str], bool]:
     """Output of `test`, and whether all tests passed."""
     try:
-        outcomes = [run_spec_test(plan, test) for test in tests]
+        outcomes = [run_spec_test(plan, rows, test) for test in tests]
     except NotExactError as error:
-        raise SimulationError(f"cannot be simulated exactly: it uses {error}") from error
-    except SqlRuntimeError as error:
+        raise SimulationError(f"cannot be simulated: it uses {error}") from error
+    except EvaluationError as error:
         raise SimulationError(f"the query would fail on these rows: {error}") from error
     except InputLineError as error:
         raise SimulationError(str(error)) from error
@@ -84,9 +88,9 @@ def _lines(path: Path) -> list[str]:
     return _text(path).split("\n")
 
 
-def _records(path: Path, lines: list[str], side: SidePlan) -> list[InputRecord]:
+def _records(path: Path, lines: list[str], side: SidePlan, rows: SqlRows) -> list[InputRecord]:
     try:
-        return records_of_jsonl(lines, side)
+        return records_of_jsonl(lines, rows, side)
     except InputLineError as error:
         raise SimulationError(f"{path}, {error}") from error
 

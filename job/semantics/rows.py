@@ -29,19 +29,3 @@ def other(side: Side) -> Side:
 def joined(side: Side, this: Row | None, that: Row | None) -> JoinedRow:
     """generateJoinedRow: `this` row of `side` with `that` row of the other side."""
     return JoinedRow(this, that) if side == "left" else JoinedRow(that, this)
-
-
-def key_of(values: tuple[object, ...]) -> Key:
-    """`values` as Spark compares join keys: NaN equals NaN, and -0.0 equals 0.0.
-
-    Spark compares keys byte by byte, so NormalizeFloatingNumbers rewrites floating-point keys.
-    """
-    return tuple(_normalized(value) for value in values)
-
-
-def _normalized(value: object) -> object:
-    if isinstance(value, tuple):
-        return key_of(value)
-    if isinstance(value, float):
-        return "NaN" if value != value else value + 0.0
-    return value

@@ -1,28 +1,29 @@
-"""Simulates a join on two lists of records, without Spark.
+"""Simulates a join on two lists of records, without a Spark session.
 
-Pure. The rules are those of the operator; this module divides the records into batches, and logs
+The rules are those of the operator; this module divides the records into batches, and logs
 the results and the records that do not reach the join.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from job.instants import from_epoch_ms, utc_text
 from job.join_spec.durations import milliseconds
 from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
-from job.plan.record_checks import EXPRESSION_FAILED
 from job.semantics import events
 from job.semantics.backlog import PlannedBatch, backlog_batches
 from job.semantics.event_time import BatchWatermarks, HeldBack, SideRead, WatermarkTracker
-from job.semantics.json_records import DecodedRow, InputRecord
+from job.semantics.input_records import InputRecord
 from job.semantics.operator import OperatorMetrics
-from job.semantics.output_json import key_text, object_text
 from job.semantics.query import JoinQuery
-from job.semantics.rows import JoinedRow, Row
+from job.semantics.rows import JoinedRow, Key, Row
+from job.semantics.simulated_side import BadRecord, DecodedRow
 from job.semantics.simulation_plan import SimulationPlan, simulation_plan
 from job.semantics.state_manager import StateFormatVersion
+from job.sql.rows import SqlRows
 
 DEFAULT_BATCH_SIZE = 1_000
 
@@ -86,6 +87,8 @@ class SimulatedBatch:
     bad_records: dict[Side, Counter[str]]
     null_keys: dict[Side, int]
     failed_results: list[FailedResult]
+    keys: dict[tuple[Side, str], str]
+    """Key of each readable record as text, by side and place."""
     held_back_by: HeldBack | None = None
     """The partition whose backlog holds back the watermark of this batch. None: no partition."""
 
@@ -102,6 +105,7 @@ class _BatchLog:
     null_keys: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
     duplicates: Counter[Side] = field(default_factory=Counter)
     failed_results: list[FailedResult] = field(default_factory=list)
+    keys: dict[tuple[Side, str], str] = field(default_factory=dict)
 
 
 class Simulator:
@@ -121,6 +125,7 @@ class Simulator:
         rows = {side: self._entering(side, readable[side]) for side in SIDES}
         # The watermark follows every readable record, also one that fails a filter.
         read = {side: _read(readable[side], planned.backlog(side)) for side in SIDES}
+        self.plan.pairs.prepare(self._possible_pairs(rows))
         batch = self._query.run_batch(rows["left"], rows["right"], read)
         return SimulatedBatch(
             batch_id=batch.batch_id,
@@ -138,6 +143,7 @@ class Simulator:
             bad_records=self._log.bad_records,
             null_keys=self._log.null_keys,
             failed_results=self._log.failed_results,
+            keys=self._log.keys,
             held_back_by=batch.held_back_by,
         )
 
@@ -149,14 +155,12 @@ class Simulator:
 
     def _readable(self, side: Side, records: Sequence[InputRecord]) -> list[DecodedRow]:
         plan, rows = self.plan.side(side), []
-        for record in records:
-            row = plan.decoder.decode(record)
-            failed = None if isinstance(row, str) else plan.failed_field(row)
-            if isinstance(row, str) or failed is not None:
-                reason = row if isinstance(row, str) else EXPRESSION_FAILED
-                self._log.bad_records[side][reason] += 1
-                self._log.drops.append(Drop(side, record, reason, failed))
+        for row in plan.reader.read(records):
+            if isinstance(row, BadRecord):
+                self._log.bad_records[side][row.reason] += 1
+                self._log.drops.append(Drop(side, row.record, row.reason, row.field))
             else:
+                self._log.keys[side, place(row.record)] = row.key_text
                 row.late_time_us = plan.late_time_us(row.event_time_us)
                 rows.append(row)
         return rows
@@ -164,9 +168,9 @@ class Simulator:
     def _entering(self, side: Side, rows: Sequence[DecodedRow]) -> list[DecodedRow]:
         plan, entering = self.plan.side(side), []
         for row in rows:
-            if plan.has_null_key(row):
+            if row.has_null_key:
                 self._log.null_keys[side] += 1
-            if not plan.passes_filter(row):
+            if not row.passes_filter:
                 self._log.drops.append(Drop(side, row.record, f"fails {side}.filter"))
             elif not plan.passes_job_filters(row) or not (
                 side in self.plan.deduplication or plan.enters_join(row)
@@ -177,40 +181,45 @@ class Simulator:
         return entering
 
     def _unmatchable(self, side: Side, row: DecodedRow) -> Drop:
-        null = self.plan.side(side).has_null_key(row)
-        return Drop(side, row.record, "null_key" if null else "cannot match")
+        return Drop(side, row.record, "null_key" if row.has_null_key else "cannot match")
 
     def _output(self, rows: Sequence[JoinedRow]) -> list[OutputRecord]:
-        output = self.plan.output
-        columns = [(name, compiled.type) for name, compiled in output.columns.items()]
-        shown = self.plan.join.join_type.shown_sides
         anti = self.plan.join.join_type.anti_side is not None
         records = []
-        for row in rows:
-            failed = output.failed_field(row)
-            is_matched = anti and None not in row and failed != "join.condition"
-            if is_matched or not output.passes_filter(row):
+        for row, result in zip(rows, self.plan.output.results(rows), strict=True):
+            if result is None:
                 continue
+            failed = result.failed_field
+            if anti and None not in row and failed != "join.condition":
+                continue
+            sides = (_record_of(row.left), _record_of(row.right))
             if failed is not None:
-                sides = (_record_of(row.left), _record_of(row.right))
                 self._log.failed_results.append(FailedResult(failed, *sides))
                 continue
-            env = self.plan.env(row)
-            key = output.key
+            assert result.value is not None
             records.append(
-                OutputRecord(
-                    object_text(columns, [column.run(env) for column in output.columns.values()]),
-                    key_text(key.run(env), key.type) if key else None,
-                    {
-                        name: key_text(header.run(env), header.type)
-                        for name, header in output.headers.items()
-                    },
-                    _event_time_ms(row, shown) if self.plan.join.output.has_event_time else None,
-                    _record_of(row.left),
-                    _record_of(row.right),
-                )
+                OutputRecord(result.value, result.key, result.headers, result.timestamp_ms, *sides)
             )
         return records
+
+    def _possible_pairs(
+        self, rows: Mapping[Side, Sequence[DecodedRow]]
+    ) -> Iterator[tuple[DecodedRow, DecodedRow]]:
+        """Pairs of equal keys of which a row is new in this batch."""
+        operator = self.plan.operator
+        new = {side: _by_key(operator.of(side).key, rows[side]) for side in SIDES}
+        for key, lefts in new["left"].items():
+            for left in lefts:
+                yield from ((left, right) for right in new["right"].get(key, ()))
+                yield from ((left, right) for right in self._stored("right", key))
+        for key, rights in new["right"].items():
+            for right in rights:
+                yield from ((left, right) for left in self._stored("left", key))
+
+    def _stored(self, side: Side, key: Key) -> Iterator[DecodedRow]:
+        for row in self._query.operator.states[side].get(key):
+            assert isinstance(row, DecodedRow)
+            yield row
 
     def _note(self, event: events.Event) -> None:
         assert isinstance(event.row, DecodedRow)
@@ -236,8 +245,18 @@ def _read(rows: Sequence[DecodedRow], backlog: Collection[int]) -> SideRead:
     return SideRead([(row.record.partition_of_side, row.event_time_us) for row in rows], backlog)
 
 
+def _by_key(
+    key_of: Callable[[Row], Key], rows: Sequence[DecodedRow]
+) -> dict[Key, list[DecodedRow]]:
+    by_key: dict[Key, list[DecodedRow]] = {}
+    for row in rows:
+        by_key.setdefault(key_of(row), []).append(row)
+    return by_key
+
+
 def simulate(
     plan: JoinPlan,
+    rows: SqlRows,
     left: Sequence[InputRecord],
     right: Sequence[InputRecord],
     *,
@@ -252,14 +271,17 @@ def simulate(
     its batch, and no partition has a backlog. Otherwise all records exist from the start, and a
     batch reads up to `batch_size` of each side, as Spark divides a backlog (backlog.py).
     """
-    simulator = Simulator(simulation_plan(plan, state_format_version=state_format_version))
-    batches: list[SimulatedBatch] = []
-    for planned in _batched(left, right, batch_size, trigger_ms):
+    planned = simulation_plan(plan, rows, state_format_version=state_format_version)
+    with closing(planned):
+        return list(_simulated(Simulator(planned), _batched(left, right, batch_size, trigger_ms)))
+
+
+def _simulated(simulator: Simulator, batches: Sequence[PlannedBatch]) -> Iterator[SimulatedBatch]:
+    for planned in batches:
         if not planned.is_empty or simulator.needs_batch_without_data():
-            batches.append(simulator.run_batch(planned))
+            yield simulator.run_batch(planned)
     while simulator.needs_batch_without_data():
-        batches.append(simulator.run_batch(PlannedBatch()))
-    return batches
+        yield simulator.run_batch(PlannedBatch())
 
 
 def _batched(
@@ -294,13 +316,6 @@ def _arriving(
         batches.append(PlannedBatch(*groups[number]))
         previous = number
     return batches
-
-
-def _event_time_ms(row: JoinedRow, sides: Sequence[Side]) -> int:
-    """The greatest event time of the rows of `sides`."""
-    rows = {"left": row.left, "right": row.right}
-    shown = (rows[side] for side in sides)
-    return max(each.event_time_us // 1000 for each in shown if isinstance(each, DecodedRow))
 
 
 def _record_of(row: Row | None) -> InputRecord | None:

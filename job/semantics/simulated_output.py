@@ -1,98 +1,83 @@
-"""Compiles what happens after the join: output filter, columns, headers and key of a result."""
+"""What happens after the join: output filter, columns, headers and key of a result."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlglot import exp
-
-from job.evaluation.compiled import Compiled, Env, Run
-from job.evaluation.evaluator import Layout, compile_expression, compile_predicate
-from job.evaluation.sql_types import SqlRuntimeError
-from job.plan.checks import Condition
+from job.join_spec.value_format import KeyFormat
+from job.plan import result_checks, result_sql
 from job.plan.plan import JoinPlan
-from job.semantics.output_json import check_types
-from job.semantics.rows import JoinedRow
-
-Predicate = Callable[[Env], bool]
+from job.semantics.rows import JoinedRow, Row
+from job.semantics.simulated_side import DecodedRow, SideReader
+from job.sql.rows import SqlRows
 
 
 @dataclass(frozen=True)
-class SimulatedOutput:
-    columns: Mapping[str, Compiled]
-    headers: Mapping[str, Compiled]
-    key: Compiled | None
-    failed_field: Callable[[JoinedRow], str | None]
+class Result:
+    """A joined row after the output filter."""
+
+    failed_field: str | None
     """Field of the spec that fails on the joined row, which is not a result then. None: no field
     fails."""
-    passes_filter: Callable[[JoinedRow], bool]
-    """Whether the row passes output.filter; True also if the filter fails with an error."""
+    value: str | None
+    key: str | None
+    headers: dict[str, str | None]
+    timestamp_ms: int | None
+    """None: the time of writing."""
 
 
-def simulated_output(
-    plan: JoinPlan, layout: Layout, env_of: Callable[[JoinedRow], Env]
-) -> SimulatedOutput:
-    """Raises NotExactError for an expression that cannot be evaluated exactly as in Spark."""
-    columns, headers = (
-        {name: compile_expression(expression.tree, layout) for name, expression in written.items()}
-        for written in (plan.output.columns, plan.output.headers)
-    )
-    check_types([(name, compiled.type) for name, compiled in columns.items()])
-    keep = in_parts(layout, plan.checks.filter)
-    key = compile_expression(plan.output.key.tree, layout) if plan.output.key else None
-    by = plan.output.partition_by
-    partition_by = compile_expression(by.tree, layout) if by else None
-    failing = _failing(plan, layout, columns, headers, {"key": key, "partition_by": partition_by})
-    condition = conjunction(layout, [plan.checks.condition.tree] if plan.checks.condition else [])
+class SimulatedOutput:
+    def __init__(self, plan: JoinPlan, sides: tuple[SideReader, SideReader], rows: SqlRows) -> None:
+        self._rows = rows
+        self._stores = (sides[0].store, sides[1].store)
+        self._headers = {name: f"header_{index}" for index, name in enumerate(plan.output.headers)}
+        returned = {
+            "passes": "passes",
+            "failed_field": result_checks.failed_field(plan)
+            if plan.checks.any
+            else "cast(NULL AS STRING)",
+            "value": result_sql.json_value(plan),
+            "key": _key(plan),
+            "timestamp_ms": result_sql.event_time_ms(plan)
+            if plan.output.has_event_time
+            else "cast(NULL AS BIGINT)",
+            **{short: result_sql.header(plan, name) for name, short in self._headers.items()},
+        }
+        filters = " AND ".join(f"coalesce({each}, false)" for each in result_checks.filters(plan))
+        tried = result_checks.tried(plan) if plan.checks.any else "true"
+        steps = [
+            ["*", f"({filters or 'true'}) AS passes"],
+            ["*", f"CASE WHEN passes THEN {tried} END AS {result_checks.TRIED}"],
+            [
+                "passes" if name == "passes" else f"CASE WHEN passes THEN {sql} END AS {name}"
+                for name, sql in returned.items()
+            ],
+        ]
+        self._program = rows.program((sides[0].program, sides[1].program), steps, list(returned))
 
-    def passes(row: JoinedRow) -> bool:
-        env = env_of(row)
-        can_fail = plan.checks.filter.failing is not None
-        return (can_fail and fails(keep, env)) or keep(env)
-
-    def failed_field(row: JoinedRow) -> str | None:
-        env = env_of(row)
-        if row.left is not None and row.right is not None and fails(condition, env):
-            return "join.condition"
-        return next((field for field, run in failing.items() if fails(run, env)), None)
-
-    return SimulatedOutput(columns, headers, key, failed_field, passes)
-
-
-def _failing(
-    plan: JoinPlan,
-    layout: Layout,
-    columns: Mapping[str, Compiled],
-    headers: Mapping[str, Compiled],
-    others: Mapping[str, Compiled | None],
-) -> dict[str, Run]:
-    """Expressions that can fail, by the field of the spec, in the order of result_checks."""
-    checks = plan.checks
-    runs: dict[str, Run] = {}
-    if checks.filter.failing:
-        runs["output.filter"] = in_parts(layout, checks.filter)
-    runs |= {f"output.columns.{name}": columns[name].run for name in checks.columns}
-    runs |= {f"output.headers.{name}": headers[name].run for name in checks.headers}
-    for name, can_fail in (("key", checks.key), ("partition_by", checks.partition_by)):
-        compiled = others[name]
-        if compiled is not None and can_fail:
-            runs[f"output.{name}"] = compiled.run
-    return runs
+    def results(self, rows: Sequence[JoinedRow]) -> list[Result | None]:
+        """None: the output filter drops the row."""
+        pairs = [(_number(row.left), _number(row.right)) for row in rows]
+        answers = self._rows.run_pairs(self._program, pairs, self._stores)
+        return [
+            Result(
+                answer["failed_field"],
+                answer["value"],
+                answer["key"],
+                {name: answer[short] for name, short in self._headers.items()},
+                answer["timestamp_ms"],
+            )
+            if answer["passes"]
+            else None
+            for answer in answers
+        ]
 
 
-def conjunction(layout: Layout, trees: Sequence[exp.Expr]) -> Predicate:
-    predicates = [compile_predicate(tree, layout) for tree in trees]
-    return lambda env: all(predicate(env) for predicate in predicates)
+def _key(plan: JoinPlan) -> str:
+    """A simulation shows an Avro or Protobuf key as JSON."""
+    has_registry = plan.output.key_format.with_registry is not None
+    is_json = has_registry or plan.output.key_format is KeyFormat.JSON
+    return result_sql.json_key(plan) if is_json else result_sql.key(plan)
 
 
-def in_parts(layout: Layout, condition: Condition) -> Predicate:
-    """Evaluates the part that cannot fail first; if it is not true, not the other part."""
-    parts = [part.tree for part in (condition.safe, condition.failing) if part is not None]
-    return conjunction(layout, parts)
-
-
-def fails(run: Run, env: Env) -> bool:
-    try:
-        run(env)
-    except SqlRuntimeError:
-        return True
-    return False
+def _number(row: Row | None) -> int | None:
+    return row.number if isinstance(row, DecodedRow) else None

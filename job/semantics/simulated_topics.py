@@ -6,7 +6,7 @@ from dataclasses import replace
 from job.join_spec.sides import Side
 from job.join_spec.source_topics import SourceTopics
 from job.plan.plan import JoinPlan
-from job.semantics.json_document import Members, any_json
+from job.semantics.json_lines import Members, any_json
 
 
 def with_named_topics(plan: JoinPlan, lines: Mapping[Side, Sequence[str]]) -> JoinPlan:

@@ -18,10 +18,11 @@ from typing import Any
 
 from job.join_spec.sides import SIDES
 from job.plan.plan import JoinPlan
-from job.semantics.json_records import InputLineError, records_of_jsonl
+from job.semantics.input_records import InputLineError, records_of_jsonl
 from job.semantics.simulate import SimulatedBatch, place, simulate
 from job.semantics.simulated_topics import with_named_topics
 from job.semantics.trace import DROPPED, failed_text, outcome
+from job.sql.rows import SqlRows
 
 Row = Mapping[str, Any]
 
@@ -49,7 +50,7 @@ class Outcome:
         return not self.missing and not self.unexpected
 
 
-def run_spec_test(plan: JoinPlan, test: SpecTest) -> Outcome:
+def run_spec_test(plan: JoinPlan, rows: SqlRows, test: SpecTest) -> Outcome:
     """Runs one test. InputLineError for a row that is not a record."""
     lines = {
         side: [_json(row, f"test {test.name!r}, {side} row {n}") for n, row in enumerate(rows, 1)]
@@ -57,10 +58,10 @@ def run_spec_test(plan: JoinPlan, test: SpecTest) -> Outcome:
     }
     plan = with_named_topics(plan, lines)
     left, right = (
-        records_of_jsonl(lines[side], plan.side(side), unit=f"test {test.name!r}, {side} row")
+        records_of_jsonl(lines[side], rows, plan.side(side), f"test {test.name!r}, {side} row")
         for side in SIDES
     )
-    batches = simulate(plan, left, right)
+    batches = simulate(plan, rows, left, right)
     unexpected = [json.loads(record.value) for batch in batches for record in batch.output]
     missing: list[Row] = []
     for expected in test.output:

@@ -8,10 +8,8 @@ from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
 from job.plan.record_checks import EXPRESSION_FAILED
 from job.protocol.reasons import REASONS
-from job.semantics.json_records import InputRecord
-from job.semantics.rows import Key
+from job.semantics.input_records import InputRecord
 from job.semantics.simulate import FailedResult, SimulatedBatch, place
-from job.semantics.simulation_plan import simulation_plan
 
 DROPPED = "dropped"
 
@@ -40,11 +38,11 @@ def batch_lines(plan: JoinPlan, batches: Sequence[SimulatedBatch]) -> Iterator[s
 
 def trace_lines(plan: JoinPlan, batches: Sequence[SimulatedBatch], key: str) -> Iterator[str]:
     """All steps of the records with `key`: its parts as text, joined by commas."""
-    reader = KeyReader(plan)
+    keys = {place: text for batch in batches for place, text in batch.keys.items()}
     has_key = False
     for batch in batches:
         for side, record, text in _trace_events(plan, batch):
-            if reader.text(side, record) == key:
+            if keys.get((side, place(record))) == key:
                 has_key = True
                 watermark = time_text(batch.watermarks.eviction) + held_back_text(plan, batch, ", ")
                 batch_text = f"batch {batch.batch_id} (watermark {watermark})"
@@ -87,22 +85,6 @@ def _trace_events(plan: JoinPlan, batch: SimulatedBatch) -> Iterator[tuple[Side,
                 yield side, record, f"a result {failed_text(plan, failed)}"
     for step in batch.trace:
         yield step.side, step.record, step.what
-
-
-class KeyReader:
-    """The join key of a record in the format of `--explain`."""
-
-    def __init__(self, plan: JoinPlan) -> None:
-        self._plan = simulation_plan(plan)
-
-    def text(self, side: Side, record: InputRecord) -> str | None:
-        """None for a bad record."""
-        row = self._plan.side(side).decoder.decode(record)
-        if isinstance(row, str) or self._plan.side(side).failed_field(row) is not None:
-            return None
-        key: Key = self._plan.operator.of(side).key(row)
-        parts = len(self._plan.join.left.key)
-        return ",".join("null" if part is None else str(part) for part in key[:parts])
 
 
 def held_back_text(plan: JoinPlan, batch: SimulatedBatch, separator: str) -> str:

@@ -19,11 +19,11 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from job.errors import QueryError, SetupError
 from job.java_jar import JARS_REMEDY, JAVA_JAR
-from job.jvm_command import JAVA_OPTIONS, java, spark_jars
+from job.jvm_command import JAVA_OPTIONS, class_archive_of, class_path_of, java
 from job.logs import json_line
 from job.plan.tuning import overriding_options
 from job.redaction import Redaction
@@ -52,17 +52,12 @@ _STARTER = ThreadPoolExecutor(1, thread_name_prefix="jvm-starter")
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
-# Optional file next to the jars: the classes of a join, mapped into memory instead of read from
-# jars (deploy/local/class_archive.py).
-CLASS_ARCHIVE = "classes.jsa"
-
 
 class Jvm:
     """A JVM that waits for PySpark. The constructor does not wait until the JVM is up."""
 
-    def __init__(
-        self, settings: JobSettings, conf: Mapping[str, str], redaction: Redaction
-    ) -> None:
+    def __init__(self, settings: JobSettings, java_options: str, redaction: Redaction) -> None:
+        """`java_options`: of the driver's JVM."""
         self._folder = Path(tempfile.mkdtemp(prefix="streamjoin-"))
         self._connection = self._folder / "connection"
         environment = {
@@ -72,7 +67,7 @@ class Jvm:
         }
         self._process = _STARTER.submit(
             subprocess.Popen,
-            _command(settings, conf),
+            _command(settings, java_options),
             stdin=subprocess.PIPE,  # the JVM ends when this pipe breaks, however this process ends
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -84,6 +79,8 @@ class Jvm:
         ).result()
         self._session: SparkSession | None = None
         self._application: Application | None = None
+        self._questions: Any = None
+        """Py4J's client for `ask`. PySpark creates another one, with the session."""
         self._has_ended = False
         """Whether the query of the session has ended."""
         self._output = threading.Thread(
@@ -113,6 +110,18 @@ class Jvm:
             return bool(self._session.sparkContext._jsc.sc().isStopped())
         except (Py4JError, OSError):  # the JVM has just ended
             return False
+
+    def ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The answer of SqlWorker.java in this JVM (job/sql/worker.py); waits until it is up."""
+        from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
+
+        if self._questions is None:
+            port, secret = self._gateway()
+            java = JavaParameters(port=port, auth_token=secret, auto_field=True)
+            self._questions = ClientServer(java, PythonParameters(port=0, eager_load=False))
+        from job.spark.sql_questions import answer
+
+        return answer(self._questions.jvm, question)
 
     def session(self, settings: JobSettings, conf: Mapping[str, str]) -> "SparkSession":
         """The Spark session; waits until the JVM is up.
@@ -236,8 +245,9 @@ def _forward_output(output: IO[bytes], redaction: Redaction, log_format: LogForm
             sys.stderr.flush()
 
 
-def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
-    class_path = _class_path(settings)  # Without PySpark, the jars are not what is missing first.
+def _command(settings: JobSettings, java_options: str) -> list[str]:
+    # Without PySpark, the jars are not what is missing first.
+    class_path = [*class_path_of(settings.jars), *_hadoop_settings()]
     if not any(settings.jars.glob("spark-sql-kafka*.jar")):
         raise SetupError(f"Spark's Kafka connector is not in {settings.jars}. {JARS_REMEDY}")
     if options := overriding_options(os.environ):
@@ -249,8 +259,8 @@ def _command(settings: JobSettings, conf: Mapping[str, str]) -> list[str]:
         java(),
         *("-cp", ":".join(class_path)),
         f"-Xmx{settings.driver_memory}",
-        *_class_archive(settings.jars / CLASS_ARCHIVE),
-        *conf["spark.driver.extraJavaOptions"].split(),
+        *class_archive_of(settings.jars),
+        *java_options.split(),
         *JAVA_OPTIONS,
         # Write crash reports to the log: the working folder may be read-only.
         *("-XX:+ErrorFileToStderr", "-XX:+UnlockDiagnosticVMOptions", "-XX:-DumpReplayDataOnError"),
@@ -270,16 +280,6 @@ def _logging(settings: JobSettings) -> list[str]:
     return [f"{option},{folder / 'log4j2-json.properties'}", f"-Dstreamjoin.logLine={layout}"]
 
 
-def _class_path(settings: JobSettings) -> list[str]:
-    """Java uses the class archive only if the class path begins as when the archive was created."""
-    return [
-        f"{settings.jars}/*",
-        f"{spark_jars()}/*",
-        str(settings.jars / JAVA_JAR),
-        *_hadoop_settings(),
-    ]
-
-
 def _for_executors(settings: JobSettings) -> dict[str, str]:
     """Settings that send Kafka's connector to the executors of a cluster."""
     if not settings.is_on_cluster:
@@ -292,15 +292,6 @@ def _hadoop_settings() -> list[str]:
     """The folder with core-site.xml and hdfs-site.xml."""
     folder = os.environ.get("HADOOP_CONF_DIR")
     return [folder] if folder else []
-
-
-def _class_archive(archive: Path) -> list[str]:
-    """Options for the class archive. A JVM of another version or with other jars ignores the
-    archive; the options disable its warnings."""
-    if not archive.exists():
-        return []
-    disabled = ("cds", "cds+dynamic", "class+path")
-    return [f"-XX:SharedArchiveFile={archive}", *(f"-Xlog:{tag}=off" for tag in disabled)]
 
 
 def _end_with_parent() -> None:

@@ -1,11 +1,14 @@
 package streamjoin;
 
+import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.analysis.FunctionRegistry;
 import org.apache.spark.sql.catalyst.analysis.FunctionRegistry$;
@@ -16,7 +19,13 @@ import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.PlanExpression;
 import org.apache.spark.sql.catalyst.expressions.objects.Invoke;
 import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
+import org.apache.spark.sql.catalyst.trees.Origin;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.StringType$;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -71,6 +80,7 @@ final class AllowedSql {
           "REFLECTION", List.of("java_method", "reflect", "try_reflect"),
           "FILE", List.of("input_file_block_length", "input_file_block_start", "input_file_name"),
           "GENERATOR", List.of("json_tuple"),
+          "AGGREGATE", List.of("vector_avg", "vector_sum"),
           "WINDOW", List.of("session_window", "window", "window_time"),
           "TYPE",
           List.of(
@@ -140,6 +150,15 @@ final class AllowedSql {
           "org.apache.spark.unsafe.types.UTF8String.isValid",
           "org.apache.spark.unsafe.types.UTF8String.makeValid");
 
+  /** Nodes of a parsed expression that the analysis replaces by nothing else than their meaning. */
+  private static final Set<String> UNRESOLVED =
+      Set.of("UnresolvedAttribute", "UnresolvedExtractValue");
+
+  private static final Pattern TYPED_LITERAL =
+      Pattern.compile("(?:date|timestamp\\w*)\\s*([^\\s\\w].*|r['\"].*)",
+          Pattern.CASE_INSENSITIVE | Pattern.DOTALL);
+  private static final Pattern CLOCK_VALUE = Pattern.compile("(now|today|tomorrow|yesterday)\\b");
+
   private static Set<String> classes;
 
   /** Spark's functions by name. */
@@ -167,13 +186,52 @@ final class AllowedSql {
 
   /** Throws Refusal for a part of a parsed expression that the analysis must not see. */
   static void checkParsed(Expression tree) {
+    checkParsed(tree, 0);
+  }
+
+  /** The analysis of a deep tree takes minutes. */
+  private static void checkParsed(Expression tree, int depth) {
+    if (depth > SpecText.DEPTH_MAX) {
+      throw new Refusal("DEPTH", String.valueOf(SpecText.DEPTH_MAX));
+    }
     if (tree instanceof PlanExpression) {
       throw new Refusal("SUBQUERY", "");
     }
     if (tree instanceof UnresolvedFunction function) {
       checkCall(function);
+    } else if (isUnresolved(tree) && !UNRESOLVED.contains(tree.getClass().getSimpleName())) {
+      throw new Refusal("EXPRESSION", textOf(tree));
     }
-    SparkSql.children(tree).forEach(AllowedSql::checkParsed);
+    if (tree instanceof Literal && isOfTheClock(textOf(tree))) {
+      throw new Refusal("CLOCK", textOf(tree));
+    }
+    SparkSql.children(tree).forEach(child -> checkParsed(child, depth + 1));
+  }
+
+  /** Whether the analysis replaces `tree` by something else. */
+  private static boolean isUnresolved(Expression tree) {
+    return tree.getClass().getName().startsWith("org.apache.spark.sql.catalyst.analysis.");
+  }
+
+  /** The text that `tree` was parsed from. */
+  private static String textOf(Expression tree) {
+    Origin origin = tree.origin();
+    if (origin.sqlText().isEmpty() || origin.startIndex().isEmpty()) {
+      return tree.sql();
+    }
+    String text = origin.sqlText().get();
+    int start = text.offsetByCodePoints(0, (Integer) origin.startIndex().get());
+    return text.substring(start, text.offsetByCodePoints(0, (Integer) origin.stopIndex().get() + 1));
+  }
+
+  /** Whether `literal` is such as timestamp'now', which the parser replaces by the current time. */
+  private static boolean isOfTheClock(String literal) {
+    Matcher typed = TYPED_LITERAL.matcher(literal);
+    if (!typed.matches()) {
+      return false;
+    }
+    Object value = SparkSql.parsed(typed.group(1)).eval(null);
+    return CLOCK_VALUE.matcher(String.valueOf(value).trim().toLowerCase(Locale.ROOT)).lookingAt();
   }
 
   private static void checkCall(UnresolvedFunction function) {
@@ -203,7 +261,25 @@ final class AllowedSql {
       boolean isNamed = reason != null && !reason.equals("UNKNOWN");
       throw new Refusal(isNamed ? reason : "EXPRESSION", tree.sql());
     }
+    if (hasCollation(tree.dataType())) {
+      throw new Refusal("TYPE", tree.sql());
+    }
     SparkSql.children(tree).forEach(AllowedSql::check);
+  }
+
+  /** Whether texts of `type` are compared by another rule than their bytes. */
+  private static boolean hasCollation(DataType type) {
+    if (type instanceof StringType text) {
+      return text.collationId() != StringType$.MODULE$.collationId();
+    }
+    if (type instanceof ArrayType array) {
+      return hasCollation(array.elementType());
+    }
+    if (type instanceof MapType map) {
+      return hasCollation(map.keyType()) || hasCollation(map.valueType());
+    }
+    return type instanceof StructType struct
+        && Arrays.stream(struct.fields()).anyMatch(field -> hasCollation(field.dataType()));
   }
 
   private static String targetOf(Expression target) {

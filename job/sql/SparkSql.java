@@ -5,14 +5,19 @@ import java.util.List;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.SparkConf;
 import org.apache.spark.sql.catalyst.analysis.Analyzer;
+import org.apache.spark.sql.catalyst.analysis.FunctionRegistry;
 import org.apache.spark.sql.catalyst.analysis.FunctionRegistry$;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedAlias;
 import org.apache.spark.sql.catalyst.catalog.InMemoryCatalog;
 import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
 import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal$;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
+import org.apache.spark.sql.catalyst.expressions.TryEval;
 import org.apache.spark.sql.catalyst.optimizer.Optimizer;
 import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$;
 import org.apache.spark.sql.catalyst.parser.CatalystSqlParser$;
@@ -41,12 +46,28 @@ final class SparkSql {
   private final Analyzer analyzer;
   private final Optimizer optimizer;
 
+  /** Knows the functions of Spark, and those of the job, which a spec may not call. */
+  private final Analyzer withOwnFunctions;
+
   SparkSql() {
     conf.setConfString("spark.sql.session.timeZone", "UTC");
     conf.setConfString("spark.sql.constraintPropagation.enabled", "false");
-    InMemoryCatalog tables = new InMemoryCatalog(new SparkConf(false), new Configuration(false));
-    analyzer = new Analyzer(new SessionCatalog(tables, FunctionRegistry$.MODULE$.builtin()));
+    conf.setConfString("spark.sql.ansi.enabled", "true");
+    conf.setConfString("spark.sql.mapKeyDedupPolicy", "LAST_WIN");
+    // Few rows are evaluated: compiling their code would take longer.
+    conf.setConfString("spark.sql.codegen.factoryMode", "NO_CODEGEN");
+    FunctionRegistry functions = FunctionRegistry$.MODULE$.builtin();
+    analyzer = analyzer(functions);
+    FunctionRegistry more = functions.clone();
+    more.createOrReplaceTempFunction(
+        "try_eval", arguments -> new TryEval(CollectionConverters.asJava(arguments).get(0)), "scala_udf");
+    withOwnFunctions = analyzer(more);
     optimizer = new Optimizer(analyzer.catalogManager()) {};
+  }
+
+  private static Analyzer analyzer(FunctionRegistry functions) {
+    InMemoryCatalog tables = new InMemoryCatalog(new SparkConf(false), new Configuration(false));
+    return new Analyzer(new SessionCatalog(tables, functions));
   }
 
   /** Runs `body` with the settings of the job, also in a thread of a session with others. */
@@ -72,6 +93,35 @@ final class SparkSql {
     LogicalPlan analyzed = analyzer.execute(plan);
     analyzer.checkAnalysis(analyzed);
     return analyzed;
+  }
+
+  /** A step of selectExpr, after Spark's analysis. The job has written the expressions. */
+  LogicalPlan projected(List<Expression> columns, LogicalPlan input) {
+    Object[] named =
+        columns.stream()
+            .map(
+                each ->
+                    each instanceof NamedExpression
+                        ? each
+                        : new UnresolvedAlias(each, Option.empty()))
+            .toArray();
+    LogicalPlan analyzed = withOwnFunctions.execute(new Project(seq(named), input));
+    withOwnFunctions.checkAnalysis(analyzed);
+    return analyzed;
+  }
+
+  /** As the type that Scala's methods take. */
+  static Seq<Expression> expressionsOf(List<? extends Expression> expressions) {
+    return seq(expressions.toArray());
+  }
+
+  @SuppressWarnings("unchecked")
+  static Seq<Expression> expressionsOf(Seq<?> expressions) {
+    return (Seq<Expression>) expressions;
+  }
+
+  static Seq<Attribute> attributes(List<Attribute> columns) {
+    return seq(columns.toArray());
   }
 
   private static Alias alias(Expression tree) {

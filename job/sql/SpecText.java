@@ -1,9 +1,11 @@
 package streamjoin;
 
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.TreeSet;
 import org.antlr.v4.runtime.CharStreams;
 import org.antlr.v4.runtime.CommonTokenStream;
 import org.antlr.v4.runtime.ParserRuleContext;
@@ -26,7 +28,7 @@ final class SpecText {
   /** A name in the text, e.g. left.address.city. */
   record Name(List<String> parts, int start, int end, boolean namesAField) {}
 
-  private static final int DEPTH_MAX = 100;
+  static final int DEPTH_MAX = 100;
   private static final Set<Integer> OPENING =
       Set.of(SqlBaseParser.LEFT_PAREN, SqlBaseParser.LEFT_BRACKET, SqlBaseParser.CASE);
   private static final Set<Integer> CLOSING =
@@ -38,7 +40,17 @@ final class SpecText {
   static List<Name> names(Expression tree) {
     List<Name> found = new ArrayList<>();
     collect(tree, new HashSet<>(), false, found);
-    found.sort((a, b) -> Integer.compare(a.start(), b.start()));
+    // The parser repeats the operand of CASE and LIKE ANY for each of their alternatives.
+    return found.stream().distinct().sorted(Comparator.comparingInt(Name::start)).toList();
+  }
+
+  /** The variables of the lambda functions in `tree`. */
+  static Set<String> variables(Expression tree) {
+    Set<String> found = new TreeSet<>();
+    if (tree instanceof LambdaFunction lambda) {
+      CollectionConverters.asJava(lambda.arguments()).forEach(each -> found.add(each.name()));
+    }
+    SparkSql.children(tree).forEach(child -> found.addAll(variables(child)));
     return found;
   }
 

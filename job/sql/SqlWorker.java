@@ -9,27 +9,46 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import org.apache.spark.SparkThrowable;
+import org.apache.spark.sql.catalyst.analysis.FunctionRegistry$;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.BinaryComparison;
+import org.apache.spark.sql.catalyst.expressions.EqualNullSafe;
+import org.apache.spark.sql.catalyst.expressions.EqualTo;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.In;
+import org.apache.spark.sql.catalyst.expressions.InSet;
+import org.apache.spark.sql.catalyst.expressions.LambdaFunction;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.Not;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
  * Answers questions about the SQL of a spec: a JSON document each, in a line of standard input or as
- * argument of `answer`. job/sql/client.py describes questions and answers.
+ * argument of `answer`. job/sql/worker.py describes questions and answers.
  */
 public final class SqlWorker {
+  private static final long STACK_BYTES = 16 << 20;
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final SparkSql SPARK = new SparkSql();
-  private static final Map<String, LogicalPlan> STREAMS = new HashMap<>();
+  private static final SqlRows ROWS = new SqlRows(SPARK);
+  private static final Map<String, LogicalPlan> STREAMS = new LatestMap<>();
+
+  /** Expressions whose second operand is a regular expression, or a format of dates. */
+  private static final Set<String> HAS_PATTERN =
+      Set.of(
+          "RLike", "RegExpReplace", "RegExpExtract", "RegExpExtractAll", "RegExpInStr", "RegExpCount",
+          "RegExpSubStr", "StringSplit", "Like", "ILike", "DateFormatClass", "GetTimestamp",
+          "FromUnixTime", "ToUnixTimestamp", "UnixTimestamp");
 
   private SqlWorker() {}
 
@@ -38,15 +57,30 @@ public final class SqlWorker {
     System.setOut(System.err); // a library must not write between two answers
     BufferedReader questions =
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    ExecutorService answers = Executors.newSingleThreadExecutor();
     for (String line = questions.readLine(); line != null; line = questions.readLine()) {
-      output.write((answer(line) + "\n").getBytes(StandardCharsets.UTF_8));
-      output.flush();
+      String question = line;
+      answers.submit(
+          () -> {
+            output.write((answer(question) + "\n").getBytes(StandardCharsets.UTF_8));
+            output.flush();
+            return null;
+          });
     }
+    Runtime.getRuntime().halt(0); // also while an answer takes long: nobody waits for it
   }
 
-  /** Never throws; an error is a part of the answer. */
-  public static String answer(String question) {
-    return SPARK.withSettings(() -> answered(question)).toString();
+  /**
+   * Never throws; an error is a part of the answer. Runs in a thread with a stack for the recursion
+   * of Spark's parser and analyzer, whatever thread calls it.
+   */
+  public static synchronized String answer(String question) throws InterruptedException {
+    String[] answer = new String[1];
+    Runnable task = () -> answer[0] = SPARK.withSettings(() -> answered(question)).toString();
+    Thread thread = new Thread(null, task, "sql", STACK_BYTES);
+    thread.start();
+    thread.join();
+    return answer[0];
   }
 
   private static ObjectNode answered(String text) {
@@ -55,16 +89,20 @@ public final class SqlWorker {
       return switch (question.get("kind").asText()) {
         case "names" -> names(question);
         case "expression" -> expression(question);
-        case "same" -> same(question);
         case "columns" -> columns(question);
         case "functions" -> functions();
+        case "open" -> ROWS.open(question);
+        case "run" -> ROWS.run(question);
+        case "drop" -> ROWS.drop(question);
         default -> throw new IllegalArgumentException("no kind of question: " + text);
       };
     } catch (AllowedSql.Refusal refusal) {
       return JSON.createObjectNode().put("refused", refusal.reason).put("what", refusal.what);
     } catch (StackOverflowError error) {
       return JSON.createObjectNode().put("refused", "DEPTH").put("what", "");
-    } catch (Exception error) {
+    } catch (OutOfMemoryError error) {
+      return JSON.createObjectNode().put("refused", "MEMORY").put("what", "");
+    } catch (Throwable error) { // an answer that ends the thread would be null
       return failure(error);
     }
   }
@@ -88,6 +126,9 @@ public final class SqlWorker {
   /** Throws Refusal before the analysis, which would read the tables of a subquery. */
   private static Expression parsed(String text) {
     Expression tree = SparkSql.parsed(text);
+    if (tree instanceof Alias) {
+      throw new AllowedSql.Refusal("EXPRESSION", "AS");
+    }
     AllowedSql.checkParsed(tree);
     return tree;
   }
@@ -97,6 +138,7 @@ public final class SqlWorker {
     Expression tree = parsed(text);
     ObjectNode answer = JSON.createObjectNode().put("text", text);
     ArrayNode names = answer.putArray("names");
+    SpecText.variables(tree).forEach(answer.putArray("variables")::add);
     for (SpecText.Name name : SpecText.names(tree)) {
       ObjectNode each = names.addObject().put("start", name.start()).put("end", name.end());
       each.put("names_a_field", name.namesAField());
@@ -119,8 +161,11 @@ public final class SqlWorker {
     LogicalPlan optimized = SPARK.optimized(analyzed);
     SparkSql.expressions(optimized).forEach(SqlWorker::checkPatterns);
 
-    ObjectNode answer = JSON.createObjectNode().put("sql", sql).put("nullable", tree.nullable());
-    answer.put("type", tree.dataType().json()).put("foldable", tree.foldable());
+    ObjectNode answer = JSON.createObjectNode().put("sql", sql);
+    answer.put("type", tree.dataType().json()).put("canonical", canonical(analyzed, sql));
+    Expression computed = isFilter ? tree : SparkSql.expression(optimized);
+    // The optimizer replaces an expression by a constant even if it contains a column.
+    answer.put("is_constant", computed instanceof Literal).put("compares", compares(computed));
     answer.put("can_fail", SparkSql.expressions(optimized).stream().anyMatch(CanFail::canFail));
     Set<String> columns = new LinkedHashSet<>();
     collectColumns(tree, columns);
@@ -145,16 +190,46 @@ public final class SqlWorker {
    */
   private static void checkPatterns(Expression tree) {
     List<Expression> operands = SparkSql.children(tree);
-    if (operands.size() > 1 && operands.stream().skip(1).allMatch(Literal.class::isInstance)) {
+    if (HAS_PATTERN.contains(tree.getClass().getSimpleName()) && operands.stream().skip(1).allMatch(Literal.class::isInstance)) {
       try {
         SparkSql.evaluated(tree, operands);
       } catch (RuntimeException error) {
-        if (error instanceof SparkThrowable spark && spark.getCondition().contains("PATTERN")) {
+        if (error instanceof SparkThrowable spark
+            && String.valueOf(spark.getCondition()).contains("PATTERN")) {
           throw error;
         }
       }
     }
     operands.forEach(SqlWorker::checkPatterns);
+  }
+
+  /**
+   * One text for all spellings, as Spark writes the expression without synonyms of functions;
+   * `written` for one with lambda functions, whose variables Spark does not name.
+   */
+  private static String canonical(LogicalPlan analyzed, String written) {
+    Expression tree = SparkSql.expression(SparkSql.replaced(analyzed));
+    return isUnnamed(tree) ? written : tree.sql();
+  }
+
+  private static boolean isUnnamed(Expression tree) {
+    tree.unsetTagValue(FunctionRegistry$.MODULE$.FUNC_ALIAS());
+    return tree instanceof LambdaFunction
+        | SparkSql.children(tree).stream().filter(SqlWorker::isUnnamed).count() > 0;
+  }
+
+  /** Whether the expression compares columns that Spark does not cast with constants. */
+  private static boolean compares(Expression tree) {
+    if (tree instanceof And and) { // of BETWEEN
+      return compares(and.left()) && compares(and.right());
+    }
+    if (tree instanceof Not not) {
+      return not.child() instanceof EqualTo && compares(not.child());
+    }
+    boolean isComparison = tree instanceof BinaryComparison && !(tree instanceof EqualNullSafe);
+    return (isComparison || tree instanceof In || tree instanceof InSet)
+        && SparkSql.children(tree).stream()
+            .allMatch(each -> each instanceof AttributeReference || each.foldable());
   }
 
   private static void collectColumns(Expression tree, Set<String> columns) {
@@ -164,29 +239,14 @@ public final class SqlWorker {
     SparkSql.children(tree).forEach(child -> collectColumns(child, columns));
   }
 
-  private static ObjectNode same(JsonNode question) {
-    LogicalPlan stream = stream(question.get("columns").asText());
-    List<Expression> trees = new ArrayList<>();
-    for (JsonNode sql : question.get("sql")) {
-      trees.add(SparkSql.expression(SPARK.analyzed(parsed(sql.asText()), stream, false)));
-    }
-    return JSON.createObjectNode().put("same", trees.get(0).semanticEquals(trees.get(1)));
-  }
-
   private static LogicalPlan stream(String columns) {
     return STREAMS.computeIfAbsent(
         columns, ddl -> SparkSql.stream(ddl.isEmpty() ? new StructType() : StructType.fromDDL(ddl)));
   }
 
   private static ObjectNode columns(JsonNode question) {
-    ObjectNode answer = JSON.createObjectNode();
-    ArrayNode columns = answer.putArray("columns");
-    for (StructField field : StructType.fromDDL(question.get("ddl").asText()).fields()) {
-      ObjectNode column = columns.addObject().put("name", field.name());
-      column.put("type", field.dataType().json()).put("nullable", field.nullable());
-      column.put("ddl", field.dataType().sql());
-    }
-    return answer;
+    StructType columns = StructType.fromDDL(question.get("ddl").asText());
+    return JSON.createObjectNode().put("type", columns.json());
   }
 
   private static ObjectNode functions() {

@@ -1,1 +1,1 @@
-"""Spark SQL without Spark: its grammar, its types, and the errors of its analysis."""
+"""The Spark SQL of a spec: its analysis, and its values on rows, without a Spark session."""

@@ -1,6 +1,6 @@
 """A process that answers questions about SQL with Spark's own parser, analyzer and optimizer.
 
-SqlWorker.java has no Spark session and computes nothing but constants. It refuses what a spec may
+SqlWorker.java has no Spark session. It refuses what a spec may
 not use before Spark sees it (AllowedSql.java). The process has a limit of memory, and each question
 a deadline: a hostile expression costs the process, never the caller.
 """
@@ -9,36 +9,53 @@ import json
 import os
 import selectors
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import IO, Any, Self
 
 from job.errors import SetupError
-from job.java_jar import JARS_REMEDY, JAVA_JAR
-from job.jvm_command import JAVA_OPTIONS, java, spark_jars
+from job.java_jar import JARS_REMEDY, JAVA_JAR, checksum_in, sources_checksum
+from job.jvm_command import JAVA_OPTIONS, class_archive_of, class_path_of, java
 
 _MAIN = "streamjoin.SqlWorker"
-_HEAP_MB = 256
-_STACK_MB = 16
-"""Spark's parser and analyzer are recursive."""
+HEAP_MB = 256
+"""Enough for questions about expressions."""
 _SECONDS = 30.0
+_OF_OTHER_JVMS = {"JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS"}
+"""Variables with options that Java adds, e.g. a larger heap for the job."""
 
 
-class WorkerError(SetupError):
-    """The worker gave no answer: it needed too long, or too much memory. Its process has ended."""
+def _unnamed_file() -> IO[bytes]:
+    """In memory if possible: a container may have no writable folder."""
+    if sys.platform == "linux":
+        return os.fdopen(os.memfd_create("sql-log"), "w+b")
+    return tempfile.TemporaryFile()
+
+
+class CostError(SetupError):
+    """An answer needed too much time or memory. The process of the worker has ended."""
+
+
+class _EndedError(SetupError):
+    """The process has ended for another reason."""
 
 
 class SqlWorker:
-    """Started by the first question, and again by the first one after its end."""
+    """Safe for calls from many threads. The first question starts the process; also the first one
+    after its end."""
 
-    def __init__(self, jars: Path, *, seconds: float = _SECONDS) -> None:
+    def __init__(self, jars: Path, *, seconds: float = _SECONDS, heap_mb: int = HEAP_MB) -> None:
         """`jars`: the folder with the jars of the job. `seconds`: time for an answer."""
         self._jars = jars
         self._seconds = seconds
+        self._heap_mb = heap_mb
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
+        self._turn = Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -56,18 +73,29 @@ class SqlWorker:
         - `names`, of a `text` as in a spec: `text` without comments, and `names`, the columns in
           it, each with its `parts`, `start` and `end` in the text, and `names_a_field`: it is an
           argument of struct(), which names a field after it.
-        - `expression`, `sql` over `columns` (DDL): `type` (JSON of Spark's data types), `nullable`,
-          `columns`, `column` if it is nothing else, `can_fail`: whether it can fail on a row,
-          `foldable`: it is a constant, with its `value` as text; `conjuncts`: answers for the terms
-          of its ANDs, if it has several. With `filter` it is computed as the condition of a filter.
-        - `same`, two texts `sql` over `columns`: `same`, whether they have the same meaning.
-        - `columns`, of a schema as `ddl`: `columns` with `name`, `type`, `ddl` and `nullable`.
+        - `expression`, `sql` over `columns` (DDL): the fields of questions.Analysis; `type` in the
+          JSON of Spark's data types, `column` if it is nothing else, `conjuncts`: answers for the
+          terms of its ANDs, if it has several. With `filter` it is computed as the condition of a
+          filter.
+        - `columns`, of a schema as `ddl`: its `type`, in the JSON of Spark's data types.
         - `functions`: all functions of Spark with `name`, `group`, the `examples` of its
           documentation, and `refused`: the reason why a spec may not call it, or null.
 
         Instead of these, `refused` with a reason of AllowedSql.java and `what`, or `error`,
-        `condition` and `parameters` of Spark's error. WorkerError: there is no answer.
+        `condition` and `parameters` of Spark's error. CostError, or SetupError if the process
+        cannot run.
         """
+        with self._turn:
+            was_running = self._process is not None
+            try:
+                return self._answer(question)
+            except _EndedError:
+                # Something ended it since the last question, and with it the rows of simulations.
+                if was_running and question["kind"] != "run":
+                    return self._answer(question)
+                raise
+
+    def _answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
         process = self._running()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -81,13 +109,22 @@ class SqlWorker:
         else:
             cause = None
         if not (line.startswith(b"{") and line.endswith(b"\n")):
-            message = f"Spark's analyzer has not answered: {self._reason(process, line)}"
-            self.close()
-            raise WorkerError(message) from cause
+            failure = self._failure(process, line, question)
+            self._end()
+            raise failure from cause
         answer: dict[str, Any] = json.loads(line)
         return answer
 
+    def start(self) -> None:
+        """Start the process before the first question."""
+        with self._turn:
+            self._running()
+
     def close(self) -> None:
+        with self._turn:
+            self._end()
+
+    def _end(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -98,25 +135,34 @@ class SqlWorker:
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            self._log = tempfile.TemporaryFile()  # noqa: SIM115  # `close` closes it
+            self._log = _unnamed_file()
             self._process = subprocess.Popen(
-                self._command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log
+                self._command(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                env={name: of for name, of in os.environ.items() if name not in _OF_OTHER_JVMS},
             )
         return self._process
 
     def _command(self) -> Sequence[str | Path]:
+        class_path = class_path_of(self._jars)  # without PySpark, the jar is not missing first
         jar = self._jars / JAVA_JAR
         if not jar.exists():
             raise SetupError(f"{jar} does not exist. {JARS_REMEDY}")
+        if checksum_in(jar) != sources_checksum():
+            raise SetupError(f"{jar} is not of this version. {JARS_REMEDY}")
         return [
             java(),
-            *(f"-Xmx{_HEAP_MB}m", f"-Xss{_STACK_MB}m", "-XX:+ExitOnOutOfMemoryError"),
+            *(f"-Xmx{self._heap_mb}m", "-XX:+ExitOnOutOfMemoryError"),
             # A command asks a few questions: the optimizing compiler would cost more than it saves.
             *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             *("-Duser.language=en", "-Duser.country=US", "-Duser.timezone=UTC"),
             *("-Dfile.encoding=UTF-8", f"-Dlog4j2.configurationFile={os.devnull}"),
             *JAVA_OPTIONS,
-            *("-cp", f"{jar}:{spark_jars()}/*", _MAIN),
+            *("-cp", ":".join(class_path)),
+            *class_archive_of(self._jars),
+            _MAIN,
         ]
 
     def _line(self, output: IO[bytes]) -> bytes:
@@ -131,15 +177,20 @@ class SqlWorker:
                 line += part
         return bytes(line)
 
-    def _reason(self, process: subprocess.Popen[bytes], line: bytes) -> str:
+    def _failure(
+        self, process: subprocess.Popen[bytes], line: bytes, question: Mapping[str, Any]
+    ) -> SetupError:
         assert self._log is not None
+        remedy = "use fewer or smaller records" if question["kind"] == "run" else "simplify it"
         if b"OutOfMemoryError" in line:  # the JVM writes it to standard output
-            return f"it has needed more than {_HEAP_MB} MB of memory. Simplify the expression"
+            return CostError(f"Spark needed more than {self._heap_mb} MB of memory: {remedy}")
         try:
             process.wait(timeout=1)
         except subprocess.TimeoutExpired:
-            return f"it has needed more than {self._seconds:.0f} s. Simplify the expression"
+            return CostError(f"Spark needed more than {self._seconds:.0f} s: {remedy}")
         self._log.seek(0)
         output = self._log.read().decode(errors="replace").strip().splitlines()
         shown = f": {output[-1]}" if output else ""
-        return f"its process has ended with {process.returncode}{shown}"
+        return _EndedError(
+            f"the Java process that reads SQL ended with {process.returncode}{shown}"
+        )

@@ -53,7 +53,8 @@ async def validate(request: Request, job: Job) -> ValidationResult:
     """Validate the spec in the body: its problems, or its plan and what this checkpoint rejects.
 
     The status is 200 for an invalid spec too. `${VAR}` is not replaced. Validations run one at a
-    time, in a separate process, for at most 20 s.
+    time, for at most 20 s each, in a separate process with limits of CPU time and memory. It starts
+    with the first call, and ends after ten minutes without a call.
     """
     validate_spec = JobRequest(call="validate", spec=await spec_in_body(request))
     return await while_connected(request, job.read(validate_spec, ValidationResult))

@@ -44,9 +44,9 @@ class RunningJoin:
         # Chained joins share topics: an existing topic belongs to another join.
         missing = set(self._spec.topics) - self._topics.names()
         with ExitStack() as opened:
-            opened.callback(self._topics.delete, missing | {self._spec.plan.output.commit_topic})
+            opened.callback(self._topics.delete, missing | {self._spec.commit_topic})
             self._topics.create(sorted(missing))
-            self._output = Output(self._servers, self._spec.plan.output.topic)
+            self._output = Output(self._servers, self._spec.spec.output.topic)
             opened.callback(self._output.close)
             opened.enter_context(self._containers)
             self._open = opened.pop_all()
@@ -90,12 +90,12 @@ class RunningJoin:
         query = self.query()
         given = {"left": left, "right": right}
         for side in SIDES:
-            plan = self._spec.plan.side(side)
+            written = self._spec.side(side)
             newest = query[side]["watermark"]
             if newest is None or _moment(newest) < target:
                 row = {
                     **(given[side] or {}),
-                    plan.event_time: utc_text(target + plan.watermark_delay),
+                    written.event_time: utc_text(target + written.watermark_delay),
                 }
                 self._clock.update(self._send(side, [row]))
         self._wait_until_processed(timeout)
@@ -161,7 +161,7 @@ class RunningJoin:
             return _moment(record.timestamp)
         fields = record.value if isinstance(record.value, Mapping) else {}
         try:
-            return _moment(fields.get(self._spec.plan.side(side).event_time))
+            return _moment(fields.get(self._spec.side(side).event_time))
         except (TypeError, ValueError, OverflowError):
             return datetime.now(UTC)
 

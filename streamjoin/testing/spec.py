@@ -11,12 +11,12 @@ import yaml
 
 from job.errors import Problem, SpecError
 from job.join_spec.document import parsed
+from job.join_spec.side_spec import SideSpec
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.spec import JoinSpec, spec_from_document
 from job.join_spec.value_format import Format
 from job.join_spec.variables import filled
-from job.plan.plan import JoinPlan
-from job.plan.planner import join_plan
+from job.plan.output_planner import commit_topic_of
 
 CHECKPOINT = "/var/lib/streamjoin/checkpoint"
 STATE_PARTITIONS = 1
@@ -24,7 +24,7 @@ STATE_PARTITIONS = 1
 
 @dataclass(frozen=True)
 class SpecAtTest:
-    plan: JoinPlan
+    spec: JoinSpec
     waits_for_watermark: bool
     """Whether each advance of event time starts a batch. False for unbounded state."""
     text: str
@@ -34,7 +34,7 @@ class SpecAtTest:
     def of(cls, path: Path, servers: str, environment: Mapping[str, str] = os.environ) -> Self:
         """Read `path` and replace brokers, their security and the checkpoint.
 
-        Raises SpecError for an invalid file.
+        Raises SpecError for an invalid file. The container of the job checks its SQL.
         """
         document: dict[str, Any] = parsed(path.read_text(encoding="utf-8"))
         document["kafka"] = {"bootstrap_servers": servers}
@@ -46,7 +46,7 @@ class SpecAtTest:
         # Variables are filled already: escape every remaining `${`.
         text = re.sub(r"\$(?=\{)", "$$", yaml.safe_dump(document, sort_keys=False))
         return cls(
-            plan=join_plan(spec, state_partitions=STATE_PARTITIONS),
+            spec=spec,
             waits_for_watermark=not spec.join.unbounded_state,
             text=text,
         )
@@ -54,18 +54,25 @@ class SpecAtTest:
     @property
     def topics(self) -> list[str]:
         """Topics that must exist before the start."""
-        plan = self.plan
-        names = [*plan.left.topics.names, *plan.right.topics.names, plan.output.topic]
-        return [*names, *([plan.dead_letter.topic] if plan.dead_letter else [])]
+        spec = self.spec
+        inputs = (name for side in SIDES for name in self.side(side).source_topics.names)
+        return [*inputs, spec.output.topic, *([spec.dead_letter.topic] if spec.dead_letter else [])]
 
     @property
     def follows_clock(self) -> bool:
         """Whether results may be emitted without new input (`idle_after`)."""
-        return any(self.plan.side(side).idle_after for side in SIDES)
+        return any(self.side(side).idle_after for side in SIDES)
 
     def topic(self, side: Side) -> str:
         """Topic to which tests write; with several topics the first one."""
-        return self.plan.side(side).topics.names[0]
+        return self.side(side).source_topics.names[0]
+
+    def side(self, side: Side) -> SideSpec:
+        return self.spec.left if side == "left" else self.spec.right
+
+    @property
+    def commit_topic(self) -> str:
+        return commit_topic_of(self.spec)
 
 
 def _refuse_topic_patterns(spec: JoinSpec) -> None:

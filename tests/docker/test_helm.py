@@ -20,6 +20,7 @@ from tests.docker.kubernetes import (
     render_chart,
     values_of,
 )
+from tests.sql_worker import SQL
 
 WITH_SPEC = ("--set-file", f"spec={SPEC}")
 # What Helm's own conventions add to the objects of the base.
@@ -76,7 +77,7 @@ def test_spec_of_an_example_can_be_planned(example: Path) -> None:
     rendered = by_kind(chart(*values_of(example)))
 
     text = rendered["ConfigMap"]["data"]["join.yaml"]
-    join_plan(spec_from_yaml(text, {"KAFKA_BOOTSTRAP_SERVERS": "kafka:1"}), state_partitions=4)
+    join_plan(spec_from_yaml(text, {"KAFKA_BOOTSTRAP_SERVERS": "kafka:1"}), SQL, state_partitions=4)
 
 
 def test_every_value_of_the_examples_reaches_an_object() -> None:

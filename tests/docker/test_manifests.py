@@ -9,6 +9,7 @@ import yaml
 from job.join_spec.spec import spec_from_yaml
 from job.plan.planner import join_plan
 from tests.docker.kubernetes import SPEC, conform, kustomized
+from tests.sql_worker import SQL
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def test_check_finds_a_mistake(rendered: str, schemas: Path, right: str, wrong: 
 def test_spec_of_the_manifests_can_be_planned() -> None:
     spec = spec_from_yaml(SPEC.read_text(), {"KAFKA_BOOTSTRAP_SERVERS": "kafka:1"})
 
-    plan = join_plan(spec, state_partitions=4)
+    plan = join_plan(spec, SQL, state_partitions=4)
 
     assert plan.checkpoint.startswith("/var/lib/streamjoin/")
 

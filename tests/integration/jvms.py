@@ -10,7 +10,7 @@ from typing import Self
 
 import pytest
 
-from job.plan.tuning import CONF
+from job.plan.tuning import CONF, DRIVER_OPTIONS
 from job.settings import JobSettings
 from job.spark.session import _command
 from tests import processes
@@ -54,7 +54,7 @@ class SharedJvm:
         settings = JobSettings(driver_memory=environment["STREAMJOIN_DRIVER_MEMORY"])
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                _command(settings, CONF),
+                _command(settings, CONF[DRIVER_OPTIONS]),
                 env={
                     **environment,
                     "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),

@@ -11,6 +11,7 @@ from typing import Self
 from deploy.local.jars import JarSet, fetch, jar_folder
 from deploy.local.ports import HOST, answers, free_ports
 from deploy.local.processes import last_lines, start_child, stop_child
+from job.java_jar import JAVA_JAR
 from tests.polling import wait_until
 from tests.programs import program
 
@@ -98,13 +99,14 @@ class S3:
         }
 
     def _jars(self) -> Path:
-        """Kafka's connector and S3's client in one folder."""
+        """The jars of the job and S3's client in one folder, as docs/checkpoint-stores.md says."""
         fetch("s3")
         together = self._folder / "jars"
         together.mkdir(exist_ok=True)
         sets: tuple[JarSet, ...] = ("spark", "s3")
-        for jar in (jar for jar_set in sets for jar in jar_folder(jar_set).glob("*.jar")):
-            link = together / jar.name
+        linked = [jar for jar_set in sets for jar in jar_folder(jar_set).glob("*.jar")]
+        for path in (*linked, jar_folder("spark") / JAVA_JAR.parent):
+            link = together / path.name
             if not link.exists():
-                link.symlink_to(jar)
+                link.symlink_to(path)
         return together

@@ -17,6 +17,7 @@ from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.topics import consume_all, produce
 from tests.polling import wait_until
+from tests.sql_worker import SQL
 
 _SPEC = """
 name: {name}
@@ -208,7 +209,7 @@ def test_topic_with_an_open_transaction_is_not_read_to_its_end(
 ) -> None:
     topics = Topics(kafka, "open_transaction", tmp_path)
     read = {"left": {0: 0, 1: 0}, "right": {0: 0, 1: 0}}
-    plan = join_plan(spec_from_yaml(topics.spec, {}), state_partitions=1)
+    plan = join_plan(spec_from_yaml(topics.spec, {}), SQL, state_partitions=1)
     watch = BrokerWatch(
         plan,
         settings=lambda: {"bootstrap.servers": kafka.bootstrap_servers},

@@ -18,12 +18,12 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from deploy.local.kafka import EmbeddedKafka
 from job.errors import SpecError
-from job.evaluation.sql_types import BIGINT, BOOLEAN, STRING, SqlType, struct_of
 from job.formats import proto_schema
 from job.formats.registration import ensure_registered
 from job.formats.registry import RegistryAccess
 from job.formats.schemas import OutputSchema
 from job.join_spec.value_format import Format
+from job.sql.types import BIGINT, BOOLEAN, STRING, SqlType, struct_of
 from tests.encoded_values import message_class, plain, schema_id
 from tests.integration.apicurio import Apicurio
 from tests.integration.jobs import START_SECONDS, Job

@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
+from job.jvm_command import CLASS_ARCHIVE
 from job.protocol.status import JobStatus
-from job.spark.session import CLASS_ARCHIVE
 from tests.brokers import BROKER_OPTIONS
 from tests.integration.jobs import START_SECONDS, STOP_SECONDS, Job
 from tests.integration.jvms import SharedJvm

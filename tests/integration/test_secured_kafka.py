@@ -42,6 +42,7 @@ from tests.integration.secured_kafka import LOGIN, SecuredKafka
 from tests.integration.services import running_service
 from tests.integration.token_endpoint import TokenEndpoint, token_endpoint
 from tests.processes import command_line
+from tests.sql_worker import SQL
 from tests.unit.specs import changed
 
 # Kafka's own words in its errors: as passwords, they show whether errors are redacted.
@@ -269,7 +270,7 @@ def refusal(pairs: Pairs, user: User, **security: str | None) -> StreamjoinError
 
 def check(spec: JoinSpec) -> None:
     access = kafka_access(spec.kafka.bootstrap_servers, spec.kafka.security)
-    check_topics(join_plan(spec, state_partitions=1), access)
+    check_topics(join_plan(spec, SQL, state_partitions=1), access)
 
 
 @pytest.fixture
@@ -298,7 +299,9 @@ def test_settings_that_the_user_may_not_read_are_taken_for_the_defaults(
 
     check(spec)
     access = kafka_access(spec.kafka.bootstrap_servers, spec.kafka.security)
-    assert TopicLimits(1_048_588, 0) == read_limits(join_plan(spec, state_partitions=1), access)
+    assert TopicLimits(1_048_588, 0) == read_limits(
+        join_plan(spec, SQL, state_partitions=1), access
+    )
 
 
 def test_wrong_password_is_reported_at_once(pairs: Pairs, secured: SecuredKafka) -> None:

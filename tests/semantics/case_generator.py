@@ -9,8 +9,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from job.semantics.json_records import records_of_jsonl
+from job.semantics.input_records import records_of_jsonl
 from tests.semantics.join_cases import STATE_STORES, Case, Data, Idle, Restart, Step
+from tests.sql_worker import ROWS
 
 EPOCH_MS = 1_700_000_000_000
 SCHEMA = "k INT, g STRING, t TIMESTAMP, v INT, s STRING, d DECIMAL(6,2), at TIMESTAMP, "
@@ -206,7 +207,7 @@ def _lines_of(partition: int, times: st.SearchStrategy[int]) -> st.SearchStrateg
 
 
 def _placed(line: str, partition: int) -> str:
-    (record,) = records_of_jsonl([line])
+    (record,) = records_of_jsonl([line], ROWS)
     return json.dumps({"value": record.value, "partition": partition})
 
 

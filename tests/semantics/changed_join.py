@@ -23,7 +23,7 @@ from job.join_spec.durations import milliseconds
 from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
 from job.semantics.backlog import PlannedBatch
-from job.semantics.json_records import InputRecord
+from job.semantics.input_records import InputRecord
 from job.semantics.simulate import Simulator
 from job.semantics.simulation_plan import simulation_plan
 from job.spark.watermark import raise_watermark
@@ -32,6 +32,7 @@ from tests.semantics.job_watermark import JobWatermark
 from tests.semantics.join_cases import Batch, Case, Phase, Restart, specified
 from tests.semantics.spark_runner import Run, conf, conf_of
 from tests.semantics.spark_session import fast_folder
+from tests.sql_worker import ROWS
 
 REPLAY_BATCHES = 2
 """The first one reads all records again but the last one, the second one takes over."""
@@ -93,7 +94,7 @@ class Change:
     def __init__(self, case: Case, before: Sequence[PlannedBatch]) -> None:
         """`before`: the batches of the old query."""
         plan = case.plan
-        simulator = Simulator(simulation_plan(plan, state_format_version=case.store.version))
+        simulator = Simulator(simulation_plan(plan, ROWS, state_format_version=case.store.version))
         batches = [simulator.run_batch(batch) for batch in before]
         tracker = simulator._query._tracker
         self.partitions = _with_newest(tracker._partitions)

@@ -14,11 +14,12 @@ from job.join_spec.spec import spec_from_document
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.semantics.backlog import PlannedBatch
-from job.semantics.json_records import InputRecord, records_of_jsonl
+from job.semantics.input_records import InputRecord, records_of_jsonl
 from job.semantics.operator import Processor
 from job.semantics.simulate import OutputRecord, SimulatedBatch, Simulator
 from job.semantics.simulation_plan import simulation_plan
 from job.semantics.state_manager import StateFormatVersion
+from tests.sql_worker import ROWS, SQL
 
 Provider = Literal["RocksDB", "HDFSBacked"]
 
@@ -74,7 +75,7 @@ class Case:
 
     @cached_property
     def plan(self) -> JoinPlan:
-        return join_plan(spec_from_document(self.spec), state_partitions=self.partitions)
+        return join_plan(spec_from_document(self.spec), SQL, state_partitions=self.partitions)
 
     def __str__(self) -> str:
         """Three files for `streamjoin simulate`, and steps that they cannot express."""
@@ -89,7 +90,7 @@ class Case:
     def _lines(self, side: Side) -> Iterator[str]:
         for number, step in enumerate(self.steps):
             for text in getattr(step, side, ()):
-                record = records_of_jsonl([text])[0]
+                record = records_of_jsonl([text], ROWS)[0]
                 yield json.dumps(
                     {"batch": number, "partition": record.partition, "value": record.value}
                 )
@@ -140,14 +141,14 @@ class Records:
         self._next[side] += len(lines)
         return [
             InputRecord(r.value, start + n, r.partition, r.key, r.timestamp_us)
-            for n, r in enumerate(records_of_jsonl(lines))
+            for n, r in enumerate(records_of_jsonl(lines, ROWS))
         ]
 
 
 def specified(case: Case, *, processor: Processor | None = None) -> tuple[list[Batch], list[Phase]]:
     """The batches of the specification, grouped by starts and stops."""
     version = case.store.version
-    plan = simulation_plan(case.plan, state_format_version=version, processor=processor)
+    plan = simulation_plan(case.plan, ROWS, state_format_version=version, processor=processor)
     simulator = Simulator(plan)
     batches: list[Batch] = []
     phases: list[Phase] = []

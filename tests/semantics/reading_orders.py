@@ -11,7 +11,7 @@ from random import Random
 
 from job.join_spec.sides import SIDES, Side
 from job.semantics.backlog import PlannedBatch
-from job.semantics.json_records import InputRecord
+from job.semantics.input_records import InputRecord
 
 Partitions = dict[int, list[InputRecord]]
 """Records by partition of a topic, in order."""

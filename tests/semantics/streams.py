@@ -17,6 +17,7 @@ from job.protocol.progress import BatchProgress, batch_progress
 from job.spark.watermark import pass_late_watermark, raise_watermark
 from tests.semantics.job_watermark import JobWatermark
 from tests.semantics.processor_dataflow import in_processor
+from tests.sql_worker import SQL
 
 # Event times of tests are in seconds after this time (epoch ms): 2023-11-14T22:13:20Z.
 T0 = 1_700_000_000_000
@@ -87,7 +88,7 @@ class Stream:
         self._conf_before = {name: spark.conf.get(name, None) for name in _runtime_conf()}
         for name, value in _runtime_conf().items():
             spark.conf.set(name, value)
-        plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)
+        plan = join_plan(spec_from_yaml(text, {}), SQL, state_partitions=1)
         self._plan = plan.reading({"left": (2,), "right": (2,)})
         self._query = self._started()
 

@@ -15,6 +15,7 @@ from job.plan.planner import join_plan
 from job.plan.tuning import FROZEN_CONF
 from job.protocol.reasons import REASONS
 from tests.semantics.streams import T0, Stream, record, spec_text
+from tests.sql_worker import SQL
 
 StartStream = Callable[..., Stream]
 
@@ -313,7 +314,7 @@ def test_result_has_its_key_and_the_positions_of_its_records(stream: StartStream
 
 
 def test_topic_is_read_by_no_more_tasks_than_run_at_once(spark: SparkSession) -> None:
-    plan = join_plan(spec_from_yaml(spec_text(), {}), state_partitions=3)
+    plan = join_plan(spec_from_yaml(spec_text(), {}), SQL, state_partitions=3)
     session = spark.newSession()
     for name, value in FROZEN_CONF.items():
         session.conf.set(name, value)

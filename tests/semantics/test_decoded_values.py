@@ -50,7 +50,7 @@ def decoder_of(
 def decoded(spark: SparkSession, decoder: Decoder, *values: bytes) -> list[Row]:
     # As DATE, PySpark could not return days before year 1.
     fields = ", ".join(
-        f"`{each.name}`: {each.type.replace('TIMESTAMP', 'BIGINT').replace('DATE', 'INT')}"
+        f"`{each.name}`: {str(each.type).replace('TIMESTAMP', 'BIGINT').replace('DATE', 'INT')}"
         for each in decoder.reader.columns.columns
     )
     ddl = f"reason STRING, message STRING, schema_id BIGINT, columns STRUCT<{fields}>"

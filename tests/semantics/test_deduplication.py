@@ -14,6 +14,7 @@ from job.join_spec.sides import Side
 from job.join_spec.spec import spec_from_yaml
 from job.plan.planner import join_plan
 from tests.semantics.streams import T0, Stream, spec_text
+from tests.sql_worker import SQL
 
 SCHEMA = "k STRING, t TIMESTAMP, a BIGINT, e STRING"
 BY_E = "deduplicate: {by: [e], within: 20 seconds}"
@@ -135,7 +136,7 @@ def test_both_sides_of_a_right_semi_join_count_their_own_duplicates_and_ids(
         rights = [row("x", 101, "1"), row("x", 101, "2")]
         stream.feed([row("x", 100, "1")] * 3 + [row("y", 100, "2")], rights)
         progress = next(batch for batch in stream.progress() if batch.input_records)
-        plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)
+        plan = join_plan(spec_from_yaml(text, {}), SQL, state_partitions=1)
         # Before the stop, which restores the settings by which Spark finds the state.
         reader = StateReader(spark, plan, str(tmp_path / "checkpoint"))
         count = reader.count_rows(progress.batch_id, cancel=threading.Event())

@@ -9,6 +9,7 @@ from job.semantics import (
     event_time,
     one_side_joiner,
     query,
+    simulated_side,
     simulation_plan,
     state_manager_v4,
     watermark_predicates,
@@ -117,9 +118,13 @@ def late_rows_kept_if_at_the_watermark(monkeypatch):
 
 
 def null_keys_match(monkeypatch):
-    part = simulation_plan._KeyPart
+    answer_always(monkeypatch, "has_unequal_null", sql="false")
+
+
+def answer_always(monkeypatch, fact, *, sql):
+    facts = simulated_side._facts
     monkeypatch.setattr(
-        simulation_plan, "_KeyPart", lambda left, right, _: part(left, right, null_safe=True)
+        simulated_side, "_facts", lambda plan, side: {**facts(plan, side), fact: sql}
     )
 
 
@@ -135,7 +140,7 @@ def event_times_kept_by_each_restart(monkeypatch):
 
 
 def filter_of_the_other_side_forgotten(monkeypatch):
-    monkeypatch.setattr(simulation_plan, "mirrored_filters", lambda *_: ())
+    answer_always(monkeypatch, "mirrored", sql="true")
 
 
 def ids_kept_longer_than_within(monkeypatch):

@@ -10,12 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job.encoding.encoded_column import encoded_column
-from job.evaluation.type_trees import parse_type
 from job.formats import avro_schema, proto_schema
 from job.formats.schemas import OutputSchema
 from job.join_spec.value_format import Format
 from tests import encoded_values
 from tests.semantics.spark_runner import conf
+from tests.sql_worker import parse_type
 
 SCHEMA_ID = 0x01020304
 AT = datetime(2023, 11, 14, 22, 13, 20, 123_456, UTC)

@@ -22,6 +22,7 @@ from job.plan.planner import join_plan
 from job.spark.failures import failure_of
 from tests.registry_stub import RegistryStub
 from tests.semantics.test_dead_letters import RECORDS, T0
+from tests.sql_worker import SQL
 from tests.unit.formats import written
 from tests.unit.formats.written import field, framed, record
 from tests.unit.specs import spec_yaml
@@ -73,7 +74,9 @@ def side(spark: SparkSession) -> Iterator[Side]:
             ),
             {},
         )
-        yield Side(spark, stub, join_plan(spec, state_partitions=1, readers=reader_schemas(spec)))
+        yield Side(
+            spark, stub, join_plan(spec, SQL, state_partitions=1, readers=reader_schemas(spec, SQL))
+        )
 
 
 def shown(number: int = 1, **row: Any) -> bytes:

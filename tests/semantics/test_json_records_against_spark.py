@@ -6,10 +6,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from job.dataflow.dataflow import decoded
-from job.plan.plan import SidePlan
-from job.semantics.json_records import InputRecord, RecordDecoder
-from job.semantics.output_json import object_text
+from job.plan.plan import JoinPlan, SidePlan
+from job.semantics.input_records import InputRecord
+from job.semantics.simulated_side import BadRecord, SideReader
 from tests.semantics.crafted_records import NESTED, SCALARS, nested_records, scalar_records
+from tests.sql_worker import ROWS
 from tests.unit.specs import plan
 
 RECORDS = (
@@ -17,31 +18,35 @@ RECORDS = (
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 )
 
+OPTIONS = "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSS'Z'\", 'ignoreNullFields', 'false')"
+
 
 def of_job(spark: SparkSession, side: SidePlan, values: list[bytes | None]) -> list[object]:
     """Reason of each record, or its event time in microseconds and its columns as output JSON."""
     at = datetime(2026, 1, 1, tzinfo=UTC)
     rows = [(None, value, "t", 0, offset, at, None) for offset, value in enumerate(values)]
     columns = ", ".join(f"'{name}', `left_{name}`" for name in side.schema.names)
-    options = (
-        "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSS'Z'\", 'ignoreNullFields', 'false')"
-    )
     found = decoded(spark.createDataFrame(rows, RECORDS), side, None).selectExpr(
-        "reason", "unix_micros(left_t)", f"to_json(named_struct({columns}), {options})"
+        "reason", "unix_micros(left_t)", f"to_json(named_struct({columns}), {OPTIONS})"
     )
     return [reason or (micros, text) for reason, micros, text in found.collect()]
 
 
-def of_simulator(side: SidePlan, values: list[bytes | None]) -> list[object]:
-    decoder = RecordDecoder(side)
-    columns = decoder.columns[: len(side.schema.columns)]
+def of_simulator(made: JoinPlan, values: list[bytes | None]) -> list[object]:
+    """The same, with the expressions of a process without a Spark session."""
+    records = [InputRecord(value, offset) for offset, value in enumerate(values)]
+    reader = SideReader(made, "left", ROWS)
+    columns = ", ".join(f"'{name}', `left_{name}`" for name in made.left.schema.names)
+    text = f"to_json(named_struct({columns}), {OPTIONS})"
+    other = SideReader(made, "right", ROWS)
+    program = ROWS.program((reader.program, other.program), [[f"{text} AS text"]], ["text"])
     found: list[object] = []
-    for value in values:
-        row = decoder.decode(InputRecord(value, offset=0))
-        if isinstance(row, str):
-            found.append(row)
+    for row in reader.read(records):
+        if isinstance(row, BadRecord):
+            found.append(row.reason)
         else:
-            found.append((row.event_time_us, object_text(columns, row.values[: len(columns)])))
+            [answer] = ROWS.run_pairs(program, [(row.number, None)], (reader.store, other.store))
+            found.append((row.event_time_us, answer["text"]))
     return found
 
 
@@ -53,16 +58,16 @@ def of_simulator(side: SidePlan, values: list[bytes | None]) -> list[object]:
 def test_job_and_simulator_read_the_same_columns_or_the_same_reason(
     spark: SparkSession, schema: str, values: list[bytes | None]
 ) -> None:
-    side = plan(
+    made = plan(
         left__schema=schema,
         left__key=["s"],
         left__event_time="t",
         left__max_event_time_ahead="10000000 days",
         right__key=["user"],
         output__columns={"s": "left.s"},
-    ).left
+    )
 
-    read = zip(values, of_job(spark, side, values), of_simulator(side, values), strict=True)
+    read = zip(values, of_job(spark, made.left, values), of_simulator(made, values), strict=True)
 
     differ = [
         (value and value[:80], job, simulated) for value, job, simulated in read if job != simulated

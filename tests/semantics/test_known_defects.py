@@ -16,6 +16,7 @@ from job.plan.planner import join_plan
 from tests.semantics import differential
 from tests.semantics.join_cases import STATE_STORES, Case, Data, Idle, Restart
 from tests.semantics.test_differential import case, row
+from tests.sql_worker import SQL
 
 
 def test_format_4_counts_rows_of_one_key_and_instant_once(spark):
@@ -140,4 +141,4 @@ def test_spec_refuses_what_spark_accepts_and_should_not(part, change, named):
     document[part] = {name: value for name, value in document[part].items() if value is not None}
 
     with pytest.raises(SpecError, match=named):
-        join_plan(spec_from_document(document), state_partitions=1)
+        join_plan(spec_from_document(document), SQL, state_partitions=1)

@@ -17,7 +17,7 @@ from job.spark.session import Jvm
 settings, redaction = JobSettings(log_format="json", driver_memory="512m"), Redaction()
 redaction.add(['se"cret'])
 log_to_stderr(redaction, settings.log_format)
-with closing(Jvm(settings, CONF, redaction)) as jvm:
+with closing(Jvm(settings, CONF["spark.driver.extraJavaOptions"], redaction)) as jvm:
     java = jvm.session(settings, {}).sparkContext._jvm
     java.org.slf4j.MDC.put("queryId", "q1")
     java.org.slf4j.MDC.put("batchId", "7")

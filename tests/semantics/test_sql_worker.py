@@ -12,13 +12,13 @@ from pyspark.sql import SparkSession
 
 from deploy.local.jars import jar_folder
 from job.errors import SetupError
-from job.sql.worker import SqlWorker, WorkerError
+from job.sql.json_types import fields_of_json
+from job.sql.worker import CostError, SqlWorker
 from tests.polling import wait_until
 from tests.processes import is_stopped
 from tests.semantics import spec_differential
 from tests.semantics.spark_analyzer import SparkAnalyzer, set_plan_conf
 from tests.semantics.sql_fuzz import COLUMNS
-from tests.unit.join_spec.test_can_fail import FAILING, SAFE, listed
 
 DDL = (
     "k INT, n BIGINT, x DOUBLE, s STRING, d DECIMAL(6,2), w DECIMAL(38,0), t TIMESTAMP, dt DATE, "
@@ -80,9 +80,7 @@ def test_argument_of_struct_names_a_field(worker: SqlWorker) -> None:
 
 def test_type_columns_and_constants_are_those_of_spark(worker: SqlWorker) -> None:
     answer = analysis(worker, "k + 1.5 > d")
-    assert ('"boolean"', True, ["k", "d"]) == tuple(
-        answer[n] for n in ("type", "nullable", "columns")
-    )
+    assert ('"boolean"', ["k", "d"]) == (answer["type"], answer["columns"])
     assert "s" == analysis(worker, "`s`")["column"]
     assert "column" not in analysis(worker, "st.a")
     assert "false" == analysis(worker, "1 > 2 and true")["value"]
@@ -110,7 +108,6 @@ def test_conjuncts_are_the_terms_of_and(worker: SqlWorker) -> None:
         ("upper(st)", "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE"),
         ("k k k", "PARSE_SYNTAX_ERROR"),
         ("lower(x -> 1) = ''", "INVALID_LAMBDA_FUNCTION_CALL.NON_HIGHER_ORDER_FUNCTION"),
-        ("? + 1", "UNBOUND_SQL_PARAMETER"),
     ],
 )
 @pytest.mark.parametrize("is_filter", [False, True])
@@ -124,17 +121,6 @@ def test_error_has_the_condition_of_spark(
 
 def test_constant_that_fails_in_a_branch_is_no_error(worker: SqlWorker) -> None:
     assert analysis(worker, "case when b then 1/0 end")["can_fail"]
-
-
-@pytest.mark.parametrize(
-    ("safe", "text"),
-    [(True, text) for text in (*listed(SAFE), "w = 1.5")]
-    + [(False, text) for text in listed(FAILING) if text != "w = 1.5"],
-)
-def test_expression_that_can_fail_is_known(worker: SqlWorker, text: str, *, safe: bool) -> None:
-    answer = analysis(worker, text)
-
-    assert safe != answer["can_fail"], answer
 
 
 @pytest.mark.parametrize(
@@ -200,7 +186,8 @@ def test_examples_of_the_allowed_functions_pass_and_of_the_others_do_not(worker:
             answer = analysis(worker, sql, "")
             is_refused = "refused" in answer
             ran[is_refused] += 1
-            if is_refused != (function["refused"] is not None or sql in REFUSED_EXAMPLES):
+            may_be_called = function["refused"] is None and sql not in REFUSED_EXAMPLES
+            if may_be_called == is_refused:
                 unlike.append(f"{sql} -> {answer}")
 
     assert [] == unlike
@@ -208,30 +195,12 @@ def test_examples_of_the_allowed_functions_pass_and_of_the_others_do_not(worker:
     assert ran[True] > 30
 
 
-def test_same_meaning_is_found_in_another_spelling(worker: SqlWorker) -> None:
-    def same(first: str, second: str) -> bool:
-        answer = worker.ask({"kind": "same", "sql": [first, second], "columns": DDL})
-        is_same: bool = answer["same"]
-        return is_same
-
-    assert same("K = 1 AND s = 'a'", "(`k` = 1) and s = 'a'")
-    assert same("ucase(s)", "UPPER(`s`)")
-    assert not same("k = 1", "k = 2")
-
-
-def test_comparison_refuses_what_a_spec_may_not_use(worker: SqlWorker) -> None:
-    texts = ["k", "(select k from text.`/etc/passwd`)"]
-    answer = worker.ask({"kind": "same", "sql": texts, "columns": DDL})
-
-    assert "SUBQUERY" == answer["refused"]
-
-
 def test_schema_is_read_by_spark(worker: SqlWorker) -> None:
-    answer = worker.ask({"kind": "columns", "ddl": "`a b` INT NOT NULL, t ARRAY<STRUCT<x: DATE>>"})
+    ddl = "`a b` INT NOT NULL, t ARRAY<STRUCT<x: DATE>>, v VARCHAR(3), d INT COMMENT 'x'"
+    fields = fields_of_json(worker.ask({"kind": "columns", "ddl": ddl})["type"])
 
-    assert ["a b", "t"] == [column["name"] for column in answer["columns"]]
-    assert ["INT", "ARRAY<STRUCT<x: DATE>>"] == [column["ddl"] for column in answer["columns"]]
-    assert [False, True] == [column["nullable"] for column in answer["columns"]]
+    assert ["a b INT", "t ARRAY<STRUCT<x: DATE>>"] == [f"{f.name} {f.type}" for f in fields[:2]]
+    assert [True, False, False, False] == [field.has_constraint for field in fields]
     assert "PARSE_SYNTAX_ERROR" == worker.ask({"kind": "columns", "ddl": "a INT,"})["condition"]
 
 
@@ -246,7 +215,8 @@ def test_worker_and_a_session_of_spark_agree(worker: SqlWorker, spark: SparkSess
     counts: Counter[bool] = Counter()
     for kind, text in islice(spec_differential.texts(seed=3), 200):
         own = analysis(worker, text.replace("left.", "left_").replace("right.", "right_"), columns)
-        if "refused" in own:
+        # Spark reads a pattern with the first row.
+        if "refused" in own or own.get("condition", "").endswith(".PATTERN"):
             continue
         of_spark = analyzer.as_written("column", text)
         counts[accepted := "type" in own] += 1
@@ -265,7 +235,7 @@ def test_answer_that_takes_too_long_ends_the_process_and_the_next_question_start
         process.suspend()
         wait_until(lambda: is_stopped(process), 20, "the process is stopped")
         worker._seconds = 0.5
-        with pytest.raises(WorkerError, match="needed more than"):
+        with pytest.raises(CostError, match="needed more than"):
             names(worker, "1")
         assert not process.is_running()
         worker._seconds = 20
@@ -278,7 +248,7 @@ def children() -> set[psutil.Process]:
 
 def test_process_without_enough_memory_ends_with_a_message() -> None:
     with SqlWorker(jar_folder("spark")) as worker:
-        with pytest.raises(WorkerError, match="256 MB of memory"):
+        with pytest.raises(CostError, match="256 MB of memory"):
             analysis(worker, "concat(repeat('x', 400000000), s)")
         assert [] == names(worker, "1")
 

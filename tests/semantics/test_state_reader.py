@@ -22,6 +22,7 @@ from job.spark.state_stores import close_state_stores
 from tests.polling import wait_until
 from tests.semantics.streams import T0, Stream, record, spec_text
 from tests.semantics.test_state_stores import open_stores
+from tests.sql_worker import SQL
 
 FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 
@@ -48,7 +49,7 @@ def reader(
         more="engine: real_time" if state_format == "real_time" else "",
     )
     stream = Stream(spark, tmp_path, text)
-    plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)
+    plan = join_plan(spec_from_yaml(text, {}), SQL, state_partitions=1)
     yield stream, StateReader(spark, plan, str(tmp_path / "checkpoint"))
     stream.stop()
 
@@ -137,7 +138,7 @@ def test_rows_of_a_tumbling_window_are_read_with_or_without_their_event_time(
         left=[{"k": "x", "t": T0 + 12_000, "a": 1}, {"k": "x", "t": T0 + 1_000, "a": 2}],
         right=[{"k": "x", "t": T0 + 2_000, "b": 1}],
     )
-    plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)
+    plan = join_plan(spec_from_yaml(text, {}), SQL, state_partitions=1)
     states = StateReader(spark, plan, str(tmp_path / "checkpoint"))
     answer = states.rows("left", ["x"], last_batch(states), limit=10, cancel=never())
     counts = states.count_rows(last_batch(states), cancel=never())
@@ -167,7 +168,7 @@ def test_rows_of_a_side_that_the_output_does_not_use_are_read(
     stream = Stream(spark, tmp_path, text)
     value = {"k": "x", "t": T0 + 1_000, "a" if hidden == "left" else "b": 1}
     stream.feed(**{hidden: [value]})
-    plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)
+    plan = join_plan(spec_from_yaml(text, {}), SQL, state_partitions=1)
     states = StateReader(spark, plan, str(tmp_path / "checkpoint"))
     answer = states.rows(hidden, ["x"], last_batch(states), limit=10, cancel=never())
     stream.stop()
@@ -259,7 +260,7 @@ def test_spark_corrupts_the_state_when_it_rewrites_it_for_more_partitions(
     stream.feed(left=[{"k": f"{number}", "t": T0, "a": 1} for number in range(20)])
     for query in spark.streams.active:
         query.stop()
-    plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)
+    plan = join_plan(spec_from_yaml(text, {}), SQL, state_partitions=1)
     states = StateReader(spark, plan, str(tmp_path / "checkpoint"))
     [whole] = states.count_rows(last_batch(states), cancel=never()).left.partitions
     assert 20 == whole.rows

@@ -11,6 +11,7 @@ from job.join_spec.spec import spec_from_yaml
 from job.plan.planner import join_plan
 from job.query.state_rows import StateRowCounter
 from tests.semantics.streams import T0, Stream, spec_text
+from tests.sql_worker import SQL
 
 
 @pytest.mark.parametrize("join_type", ["inner", "full_outer", "left_semi"])
@@ -19,7 +20,7 @@ def test_number_is_that_of_the_rows_in_state(
 ) -> None:
     columns = "k: left.k, a: left.a" if join_type == "left_semi" else "k: left.k, b: right.b"
     text = spec_text(join_type=join_type, columns=columns)
-    plan = join_plan(spec_from_yaml(text, {}), state_partitions=1)
+    plan = join_plan(spec_from_yaml(text, {}), SQL, state_partitions=1)
     reader = StateReader(spark, plan, str(tmp_path / "checkpoint"))
     stream = Stream(spark, tmp_path, text)
     rows, numbers = StateRowCounter(), []

@@ -17,6 +17,7 @@ from tests.refusals import EXPRESSION_MESSAGES, KEY_MESSAGES
 from tests.semantics.comparison import Result
 from tests.semantics.spark_analyzer import SparkAnalyzer
 from tests.semantics.sql_fuzz import COLUMNS, SqlFuzz
+from tests.sql_worker import SQL
 
 _SCHEMA = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 _KEYS = [
@@ -128,7 +129,7 @@ class _SpecFuzz:
 
 def compare_spec(analyzer: SparkAnalyzer, document: dict[str, Any], result: Result) -> None:
     try:
-        plan = join_plan(spec_from_document(document), state_partitions=2)
+        plan = join_plan(spec_from_document(document), SQL, state_partitions=2)
     except SpecError as error:
         for problem in error.problems:
             _compare_refused(analyzer, document, problem, result)

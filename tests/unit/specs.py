@@ -7,6 +7,7 @@ import yaml
 from job.join_spec.spec import spec_from_yaml
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
+from tests.sql_worker import SQL
 
 BASE: dict[str, Any] = {
     "name": "tested",
@@ -56,4 +57,4 @@ def spec_yaml(**changes: Any) -> str:
 
 
 def plan(**changes: Any) -> JoinPlan:
-    return join_plan(spec_from_yaml(spec_yaml(**changes), {}), state_partitions=2)
+    return join_plan(spec_from_yaml(spec_yaml(**changes), {}), SQL, state_partitions=2)

@@ -11,6 +11,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from bench.sql import SQL
 from job.dataflow.dataflow import kafka_records
 from job.join_spec.durations import milliseconds
 from job.join_spec.sides import Side
@@ -41,10 +42,10 @@ _JSON_OPTIONS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", "ignoreNullF
 def main() -> None:
     spec = spec_from_yaml(Path(sys.argv[1]).read_text(), {})
     settings = read_settings(JobSettings)
-    plan = join_plan(spec, state_partitions=settings.partitions_of_new_state)
+    plan = join_plan(spec, SQL, state_partitions=settings.partitions_of_new_state)
     records = joined if sys.argv[2] == "join" else clicks
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the JVM ends with the query
-    with closing(Jvm(settings, plan.spark_conf, Redaction())) as jvm:
+    with closing(Jvm(settings, plan.driver_options, Redaction())) as jvm:
         output = records(jvm.session(settings, plan.spark_conf), plan)
         writer = output.writeStream.format("kafka").options(**plan.output.sink_options)
         query = writer.option("topic", plan.output.topic).start(checkpointLocation=plan.checkpoint)

@@ -30,14 +30,13 @@ def replace_jvm() -> None:
     from job.spark import session
 
     class SharedJvm(session.Jvm):
-        def __init__(
-            self, settings: JobSettings, conf: Mapping[str, str], redaction: Redaction
-        ) -> None:
-            del settings, conf
+        def __init__(self, settings: JobSettings, java_options: str, redaction: Redaction) -> None:
+            del settings, java_options
             self._connection = FOLDER / "connection"
             self._jvm = psutil.Process(int((FOLDER / "pid").read_text()))
             self._session: SparkSession | None = None
             self._application = None
+            self._questions: Any = None
             self._has_ended = False
             self._ended = threading.Event()
             threading.Thread(target=self._forward_log, args=[redaction], daemon=True).start()

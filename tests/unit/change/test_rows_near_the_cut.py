@@ -16,9 +16,10 @@ from job.join_spec.sides import OTHER_SIDE, SIDES, Side
 from job.plan.plan import JoinPlan
 from job.semantics.backlog import PlannedBatch
 from job.semantics.event_time import WatermarkTracker
-from job.semantics.json_records import InputRecord, records_of_jsonl
+from job.semantics.input_records import InputRecord, records_of_jsonl
 from job.semantics.simulate import OutputRecord, Simulator
 from job.semantics.simulation_plan import SimulationPlan, simulation_plan
+from tests.sql_worker import ROWS
 from tests.unit.specs import BASE, plan
 
 T = 1_700_000_000_000
@@ -89,7 +90,7 @@ def rows(checked: Side, seed: int, keys: int = 7, size: int = 16) -> Input:
             at = T + number * 2_000 + chosen.randrange(DELAY_MS // 2)
             lines.append({"ad_id": chosen.randrange(keys), EVENT_TIME[side]: _text(at)})
         lines.append({"ad_id": -1, EVENT_TIME[side]: _text(T + 10_000_000)})
-        return records_of_jsonl([json.dumps(one) for one in lines])
+        return records_of_jsonl([json.dumps(one) for one in lines], ROWS)
 
     made = {side: records(side) for side in (checked, OTHER_SIDE[checked])}
     return Input(made["left"], made["right"])
@@ -131,7 +132,7 @@ def joined(checked: Side, join_type: str, rule: MatchRule) -> JoinPlan:
 
 @cache
 def simulated(checked: Side, join_type: str, rule: MatchRule) -> SimulationPlan:
-    return simulation_plan(joined(checked, join_type, rule))
+    return simulation_plan(joined(checked, join_type, rule), ROWS)
 
 
 def changed_results(

@@ -14,6 +14,7 @@ from job.event_time.interval import Interval
 from job.join_spec.spec import spec_from_yaml
 from job.plan.fingerprint import changes, fingerprint, settings_of
 from job.plan.planner import join_plan
+from tests.sql_worker import SQL
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "checkpoint"
 
@@ -87,7 +88,7 @@ def test_recorded_fingerprint_is_that_of_its_spec() -> None:
     document = json.loads((GOLDEN / "files" / "fingerprint.json").read_text())
     variables = {"RECORDED_SERVERS": "localhost:9092", "RECORDED_CHECKPOINT": "unused"}
     spec = spec_from_yaml((GOLDEN / "join.yaml").read_text(), variables)
-    plan = join_plan(spec, state_partitions=2)
+    plan = join_plan(spec, SQL, state_partitions=2)
 
     assert 1 == document["format"]
     assert [] == changes(settings_of(document), fingerprint(plan))

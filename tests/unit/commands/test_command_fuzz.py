@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 import job
+from job.commands import spec_file
+from tests.sql_worker import shared
 from tests.unit.commands.command_cases import Call, calls, commands
 from tests.unit.commands.forked_command import Outcome, outcomes
 
@@ -39,12 +41,14 @@ def test_every_command_is_called() -> None:
     assert {"init", "run", "topics create", "checkpoint repartition"} <= names
 
 
-def test_no_command_ends_in_a_stack_trace(tmp_path: Path) -> None:
+def test_no_command_ends_in_a_stack_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files, folders = tmp_path / "files", tmp_path / "runs"
     files.mkdir()
     folders.mkdir()
 
-    ended = outcomes(list(calls(files)), folders)
+    with shared(tmp_path) as worker:
+        monkeypatch.setattr(spec_file, "SqlWorker", worker)
+        ended = outcomes(list(calls(files)), folders)
 
     problems = [problem for outcome in ended if (problem := problem_of(outcome))]
     assert [] == problems[:5], f"{len(problems)} calls"

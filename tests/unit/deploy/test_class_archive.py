@@ -6,7 +6,7 @@ import pytest
 
 from deploy.local.class_archive import is_whole
 from deploy.local.jars import jar_folder
-from job.spark.session import CLASS_ARCHIVE
+from job.jvm_command import CLASS_ARCHIVE
 
 
 def test_archive_that_setup_has_made_is_whole() -> None:

@@ -8,6 +8,7 @@ from deploy.local.demo_system import engine_note, run_folder, spec_file
 from job.join_spec.engine import Engine
 from job.join_spec.spec import spec_from_yaml
 from job.plan.planner import join_plan
+from tests.sql_worker import SQL
 
 
 def test_new_run_removes_the_folders_of_those_that_have_ended(tmp_path: Path) -> None:
@@ -31,7 +32,7 @@ def test_spec_of_each_engine_can_be_planned_and_names_it(tmp_path: Path) -> None
     for engine in Engine:
         spec = spec_from_yaml(spec_file(tmp_path, engine).read_text(), {})
 
-        assert engine is join_plan(spec, state_partitions=2).engine
+        assert engine is join_plan(spec, SQL, state_partitions=2).engine
 
 
 @pytest.mark.parametrize(

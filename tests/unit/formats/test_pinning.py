@@ -1,5 +1,7 @@
 """Which schema a side is read by, and what a spec, a plan and a checkpoint make of it."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +19,13 @@ from job.plan.explain import explained, plan_as_json
 from job.plan.fingerprint import fingerprint, incompatible_changes
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
+from job.sql.types import TIMESTAMP
 from tests.registry_stub import RegistryStub
+from tests.sql_worker import SQL
 from tests.unit.formats.written import CLICK, field, record
 from tests.unit.specs import spec_yaml
 
+ROOT = Path(__file__).parents[3]
 MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
 IMPRESSION = record(
     field("ad_id", "long"), field("shown_at", MILLIS), field("cost", ["null", "double"])
@@ -55,7 +60,7 @@ def spec(registry: RegistryStub, **changes: Any) -> JoinSpec:
 
 
 def plan(made: JoinSpec) -> JoinPlan:
-    return join_plan(made, state_partitions=2, readers=reader_schemas(made))
+    return join_plan(made, SQL, state_partitions=2, readers=reader_schemas(made, SQL))
 
 
 def problems(made: JoinSpec) -> dict[str, str]:
@@ -68,7 +73,7 @@ def test_columns_are_those_of_the_registry_if_the_spec_has_none(registry: Regist
     made = plan(spec(registry))
 
     assert ("ad_id", "shown_at", "cost") == made.left.schema.names
-    assert "TIMESTAMP" == made.right.schema.columns[1].type
+    assert TIMESTAMP == made.right.schema.columns[1].type
     assert "Avro, subject impressions-value, schema 1 (version 1)" in explained(made)
     assert {"left": 1, "right": 2} == {
         side: values["schema_id"] for side, values in plan_as_json(made)["values"].items()
@@ -160,7 +165,7 @@ def test_plan_without_a_registry_requires_the_columns(registry: RegistryStub) ->
     made = spec(registry)
 
     with pytest.raises(SpecError, match=r"left\.schema: is required here, because no registry"):
-        join_plan(made, state_partitions=2)
+        join_plan(made, SQL, state_partitions=2)
 
 
 # What the checkpoint freezes.
@@ -259,12 +264,18 @@ def test_plan_has_the_pinned_schema_or_that_the_registry_was_not_reached(
     assert "Traceback" not in said
 
 
+@pytest.mark.processes
 def test_job_does_not_start_without_its_registry(registry: RegistryStub, tmp_path: Path) -> None:
     registry.broken = (503, "")
 
-    code, said = streamjoin(tmp_path, text(registry, **COLUMNS), "run")
+    path = tmp_path / "join.yaml"
+    path.write_text(text(registry, **COLUMNS))
+    done = subprocess.run(
+        [sys.executable, "-m", "job", "run", str(path)],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
 
-    assert (1, True) == (code, "HTTP 503" in said)
+    assert (1, True) == (done.returncode, "HTTP 503" in done.stderr), done.stderr
 
 
 def test_spec_tests_are_rows_after_decoding_and_need_the_columns(

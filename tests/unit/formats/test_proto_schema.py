@@ -4,12 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job.evaluation.sql_types import (
+from job.formats import protobuf
+from job.formats.proto_schema import RULES, record_schema
+from job.formats.schemas import RegisteredSchema
+from job.sql.types import (
     BIGINT,
     DATE,
-    DAY_TIME,
     SIMPLE_TYPES,
     STRING,
+    TIMESTAMP,
     VOID,
     SqlType,
     array_of,
@@ -17,11 +20,8 @@ from job.evaluation.sql_types import (
     map_of,
     struct_of,
 )
-from job.evaluation.type_trees import parse_type
-from job.formats import protobuf
-from job.formats.proto_schema import RULES, record_schema
-from job.formats.schemas import RegisteredSchema
 
+DAY_TIME = SqlType("INTERVAL DAY TO SECOND")
 NAMES = st.text("aAbB1_", min_size=1, max_size=4)
 SINGLE = st.recursive(
     st.sampled_from([kind for kind in SIMPLE_TYPES.values() if kind != DATE]),
@@ -32,7 +32,7 @@ SINGLE = st.recursive(
     max_leaves=5,
 )  # fmt: skip
 TYPES = SINGLE | SINGLE.map(array_of) | SINGLE.map(lambda value: map_of(STRING, value))
-NESTED = struct_of([("at", parse_type("TIMESTAMP"))])
+NESTED = struct_of([("at", TIMESTAMP)])
 # The types that readers have for the others.
 READ_AS = {"TINYINT": "INT", "SMALLINT": "INT"}
 
@@ -53,7 +53,7 @@ def test_columns_without_problems_have_a_schema_that_protoc_compiles(
             expected = str(kind)
             for written, read in READ_AS.items():
                 expected = expected.replace(written, read)
-            assert parse_type(expected) == parse_type(fields[name] or "nothing")
+            assert expected == str(fields[name])
 
 
 def test_schema_is_readable() -> None:

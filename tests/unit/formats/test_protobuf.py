@@ -5,8 +5,9 @@ import pytest
 from job.formats import protobuf
 from job.formats.schemas import IncompatibleError, RegisteredSchema, UnreadableError
 from job.join_spec.value_schema import Column
+from job.sql.types import STRING, TIMESTAMP
 from tests.unit.formats import written
-from tests.unit.formats.written import CLICK, message, proto_schema, reader
+from tests.unit.formats.written import CLICK, as_text, message, proto_schema, reader
 
 WELL_KNOWN = 'import "google/protobuf/timestamp.proto"; import "google/protobuf/wrappers.proto";'
 
@@ -23,8 +24,8 @@ WELL_KNOWN = 'import "google/protobuf/timestamp.proto"; import "google/protobuf/
         ("sfixed64", "BIGINT"),
         ("uint32", "BIGINT"),
         ("fixed32", "BIGINT"),
-        ("uint64", "DECIMAL(20, 0)"),
-        ("fixed64", "DECIMAL(20, 0)"),
+        ("uint64", "DECIMAL(20,0)"),
+        ("fixed64", "DECIMAL(20,0)"),
         ("float", "FLOAT"),
         ("double", "DOUBLE"),
         ("string", "STRING"),
@@ -34,13 +35,15 @@ WELL_KNOWN = 'import "google/protobuf/timestamp.proto"; import "google/protobuf/
         ("google.protobuf.Int64Value", "BIGINT"),
         ("repeated int32", "ARRAY<INT>"),
         ("map<string, double>", "MAP<STRING, DOUBLE>"),
-        ("In", "STRUCT<`city`: STRING>"),
+        ("In", "STRUCT<city: STRING>"),
     ],
 )
 def test_type_becomes_a_column(kind: str, expected: str) -> None:
     inner = "enum E { A = 0; } message In { string city = 1; }"
 
-    found = protobuf.fields(proto_schema(message(f"{inner} {kind} x = 1;", more=WELL_KNOWN)))
+    found = as_text(
+        protobuf.fields(proto_schema(message(f"{inner} {kind} x = 1;", more=WELL_KNOWN)))
+    )
 
     assert {"x": expected} == found
 
@@ -58,7 +61,9 @@ def test_type_becomes_a_column(kind: str, expected: str) -> None:
 def test_type_without_a_sql_type_is_reported(kind: str) -> None:
     inner = "message Empty {} message Deep { google.protobuf.Timestamp at = 1; }"
 
-    found = protobuf.fields(proto_schema(message(f"{inner} {kind} x = 1;", more=WELL_KNOWN)))
+    found = as_text(
+        protobuf.fields(proto_schema(message(f"{inner} {kind} x = 1;", more=WELL_KNOWN)))
+    )
 
     assert {"x": None} == found
 
@@ -72,9 +77,11 @@ def test_imported_file_is_found_by_reference() -> None:
     city = 'syntax = "proto3"; package geo; message City { string name = 1; }'
     text = message("geo.City x = 1;", more='import "geo/city.proto";')
 
-    found = protobuf.fields(RegisteredSchema(1, "PROTOBUF", text, (("geo/city.proto", city),)))
+    found = as_text(
+        protobuf.fields(RegisteredSchema(1, "PROTOBUF", text, (("geo/city.proto", city),)))
+    )
 
-    assert {"x": "STRUCT<`name`: STRING>"} == found
+    assert {"x": "STRUCT<name: STRING>"} == found
 
 
 def test_file_outside_the_folder_is_refused() -> None:
@@ -92,8 +99,8 @@ def test_every_type_is_read_as_it_was_written() -> None:
     fields = {"big": 2**64 - 1, "many": [1, 2], "counts": {"a": 1}, "at": 1_000_001, "millis": 5}
     value = written.proto(text, kind=1, **fields)
     names = ("kind", "big", "many", "counts", "maybe", "wrapped", "text")
-    times = [Column(name, "TIMESTAMP") for name in ("at", "millis")]
-    wanted = reader(proto_schema(text), *(Column(name, "") for name in names), *times)
+    times = [Column(name, TIMESTAMP) for name in ("at", "millis")]
+    wanted = reader(proto_schema(text), *(Column(name, STRING) for name in names), *times)
 
     decoded = protobuf.decoding(proto_schema(text), wanted)(value)
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import fastavro
@@ -13,6 +14,7 @@ from job.formats.decoder import implementation
 from job.formats.schemas import ReaderSchema, RegisteredSchema
 from job.join_spec.value_format import Format
 from job.join_spec.value_schema import Column, ValueSchema
+from job.sql.types import SqlType
 
 CLICK = """syntax = "proto3";
 package shop;
@@ -86,3 +88,7 @@ def proto(text: str, *, of: tuple[int, ...] = (0,), **fields: Any) -> bytes:
 
 def framed(schema_id: int, payload: bytes) -> bytes:
     return b"\0" + schema_id.to_bytes(4, "big") + payload
+
+
+def as_text(fields: Mapping[str, SqlType | None]) -> dict[str, str | None]:
+    return {name: None if kind is None else str(kind) for name, kind in fields.items()}

@@ -19,6 +19,7 @@ from job.join_spec.spec import spec_from_yaml
 from job.join_spec.variables import variables_hidden
 from job.plan.explain import explained, plan_as_json
 from job.plan.planner import join_plan
+from tests.sql_worker import SQL
 from tests.unit.join_spec.spec_mutator import mutated_specs
 
 ENVIRONMENT = {"X": "hunter2-PLANTED"}
@@ -40,7 +41,7 @@ def crash_of(text: str) -> Crash | None:
     """The crash or hang while planning the spec. None: it was planned or refused."""
     try:
         with _time_limit(), variables_hidden(text, ENVIRONMENT):
-            plan = join_plan(spec_from_yaml(text, ENVIRONMENT), state_partitions=2)
+            plan = join_plan(spec_from_yaml(text, ENVIRONMENT), SQL, state_partitions=2)
             explained(plan)
             json.dumps(plan_as_json(plan), allow_nan=False)
     except SpecError as error:

@@ -11,6 +11,8 @@ from job.errors import SpecError
 from job.join_spec.spec import JoinSpec, spec_from_yaml
 from job.join_spec.text import fields_of, model_in
 from job.plan.planner import join_plan
+from job.plan.validation import ValidationRequest, validated
+from tests.sql_worker import SQL
 from tests.unit.specs import changed, spec_yaml
 
 # Not a value of any field.
@@ -22,7 +24,7 @@ IS_EXPRESSION = "max_length=10000"
 def problems(text: str) -> dict[str, list[str]]:
     """Messages by field."""
     with pytest.raises(SpecError) as refused:
-        join_plan(spec_from_yaml(text, {}), state_partitions=2)
+        join_plan(spec_from_yaml(text, {}), SQL, state_partitions=2)
     messages: dict[str, list[str]] = {}
     for problem in refused.value.problems:
         messages.setdefault(problem.field, []).append(problem.message)
@@ -122,6 +124,40 @@ def test_every_contradiction_is_reported() -> None:
     # dead_letter and on_bad_record, real_time, registry, keys, two topics, and the commit topic
     assert ["the file"] == list(reported)
     assert 7 == len(set(reported["the file"]))
+
+
+def all_problems(**changes: Any) -> dict[str, str]:
+    request = ValidationRequest(spec=spec_yaml(**changes), state_partitions=2, frozen=None)
+    return {each.field: each.message for each in validated(request, SQL).problems}
+
+
+def test_invalid_structure_does_not_hide_invalid_sql() -> None:
+    reported = all_problems(
+        kafka={"bootstrap_servers": ""},
+        join__type="outer",
+        left__watermark_delay="nope",
+        left__filter="nope > 1",
+        left__unknown=1,
+        right__key=["nope"],
+        output__columns={"a": "left.nope"},
+        on_bad_record="ignore",
+    )
+
+    assert {
+        "kafka.bootstrap_servers", "join.type", "left.watermark_delay", "left.filter",
+        "left.unknown", "right.key[0]", "output.columns.a", "on_bad_record",
+    } == set(reported)  # fmt: skip
+
+
+def test_sql_is_not_checked_against_an_invalid_schema_or_missing_columns() -> None:
+    assert {"left.schema", "join.type"} == set(
+        all_problems(left__schema=7, join__type="outer", left__filter="nope > 1")
+    )
+    assert {"output.column"} == set(
+        all_problems(
+            output__columns=None, output__column={"a": "left.cost"}, output__filter="a > 1"
+        )
+    )
 
 
 def test_contradictions_of_all_levels_are_reported_with_invalid_fields() -> None:

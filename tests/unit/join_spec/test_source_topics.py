@@ -6,7 +6,8 @@ from job.errors import SpecError, TopicError
 from job.join_spec.source_topics import PARTITIONS_MAX, TOPICS_MAX, SourceTopics
 from job.plan.fingerprint import fingerprint, incompatible_changes
 from job.plan.position import partition_and_offset
-from job.semantics.json_records import InputLineError, records_of_jsonl
+from job.semantics.input_records import InputLineError, records_of_jsonl
+from tests.sql_worker import ROWS
 from tests.unit.specs import plan
 
 ONE = SourceTopics(("eu",))
@@ -121,7 +122,7 @@ def test_checkpoint_freezes_the_topics_and_their_order() -> None:
 def test_record_of_a_simulation_names_its_topic() -> None:
     side = plan(left__topic=None, left__topics=["eu", "us"]).left
     lines = ['{"ad_id": 1}', '{"value": {"ad_id": 2}, "topic": "us", "partition": 1}']
-    first, second = records_of_jsonl(lines, side)
+    first, second = records_of_jsonl(lines, ROWS, side)
     assert ("eu", 0) == (first.topic, first.partition_of_side)
     assert ("us", 1, 1025) == (second.topic, second.partition, second.partition_of_side)
 
@@ -129,4 +130,4 @@ def test_record_of_a_simulation_names_its_topic() -> None:
 def test_record_of_an_unknown_topic_is_refused() -> None:
     side = plan(left__topic=None, left__topics=["eu", "us"]).left
     with pytest.raises(InputLineError, match="must be one of eu, us"):
-        records_of_jsonl(['{"value": {"ad_id": 2}, "topic": "asia"}'], side)
+        records_of_jsonl(['{"value": {"ad_id": 2}, "topic": "asia"}'], ROWS, side)

@@ -6,6 +6,7 @@ import yaml
 from job.join_spec.spec import spec_from_document
 from job.join_spec.variables import filled
 from job.plan.planner import join_plan
+from tests.sql_worker import SQL
 from tests.unit.join_spec.spec_fuzzer import ENVIRONMENT, crash_of
 from tests.unit.join_spec.spec_mutator import mutated_specs, valid_documents
 
@@ -15,7 +16,7 @@ SPECS = 2_000
 
 def test_unmutated_specs_are_valid() -> None:
     for document in valid_documents():
-        join_plan(spec_from_document(filled(document, ENVIRONMENT)), state_partitions=2)
+        join_plan(spec_from_document(filled(document, ENVIRONMENT)), SQL, state_partitions=2)
 
 
 def test_mutated_spec_is_planned_or_refused() -> None:

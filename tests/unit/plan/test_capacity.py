@@ -248,8 +248,8 @@ def test_memory_is_limited_by_heap_and_rocksdb() -> None:
     small = explained(plan(left__expected_rate=10**5, right__expected_rate=1), half)
 
     assert 512 * 2**20 == half.heap_bytes
-    assert "memory            2 GiB resident, at most 2 GiB" in small
-    assert 2 * 2**30 == half.memory_limit_bytes
+    assert "memory            2.1 GiB resident, at most 2.5 GiB" in small
+    assert 2.5 * 2**30 == half.memory_limit_bytes
     assert half.disk_free_bytes is not None
     assert (None, None) == (cluster.memory_limit_bytes, cluster.disk_free_bytes)
 

@@ -19,6 +19,7 @@ from job.plan.explain import explained
 from job.plan.planner import join_plan
 from job.settings import JobSettings
 from service.settings import ServiceSettings
+from tests.sql_worker import SQL
 from tests.unit.delivery.interval_bugs import DRIVER_BUGS, FENCE_BUGS, PROTOCOL_BUGS
 from tests.unit.service.metrics.scrape import NAMES
 
@@ -89,7 +90,7 @@ SPECS = [yaml.safe_load(body) for kind, body in BLOCKS if kind == "yaml"]
 def test_spec_of_the_readme_can_be_planned(part: dict[str, Any]) -> None:
     """The first one is complete; a later part replaces fields of it."""
     whole = yaml.safe_dump(part if "name" in part else {**SPECS[0], **part})
-    join_plan(spec_from_yaml(whole, {}), state_partitions=1)
+    join_plan(spec_from_yaml(whole, {}), SQL, state_partitions=1)
 
 
 def test_example_is_valid_and_planned_by_the_commands() -> None:
@@ -103,7 +104,7 @@ def test_estimate_of_the_readme_is_that_of_the_example() -> None:
     resources = AvailableResources(cores=2, heap_bytes=2 * 2**30, disk_free_bytes=None)
     [estimate] = re.findall(r"```\n(Expected load\n.*?)```", GUIDE, re.DOTALL)
 
-    assert estimate in explained(join_plan(spec, state_partitions=2), resources)
+    assert estimate in explained(join_plan(spec, SQL, state_partitions=2), resources)
 
 
 def test_example_passes_its_own_tests() -> None:

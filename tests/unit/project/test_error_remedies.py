@@ -19,7 +19,7 @@ ENDS_NO_QUERY = {
     *("ConflictError", "RequestError", "BusyError", "CancelledError", "ExpiredError"),  # a call
     "JobUnavailableError",  # raised in the service and in commands
     *("SetupError", "CheckpointInUseError"),  # end the job
-    *("ProposalError", "SimulationError", "WorkerError"),  # commands
+    *("ProposalError", "SimulationError", "CostError", "_EndedError"),  # commands
     "UnknownSchemaError",  # callers in job/formats/ catch it
 }
 DEPENDS = "depends"

@@ -6,14 +6,17 @@ Commands without Spark, and the test helper for users, do not need pyspark at al
 import subprocess
 import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.unit.specs import spec_yaml
+
 ROOT = Path(__file__).parents[3]
 
-# `validate` answers in half a second, most of it imports. Of that time, asyncio (which
-# pydantic-settings imports) would take 60 ms more, job.process with structlog and rich 75,
+# `validate` spends about half a second in Python, most of it for imports. Of that time, asyncio
+# (which pydantic-settings imports) would take 60 ms more, job.process with structlog and rich 75,
 # job.semantics 65, pyarrow and pyspark some hundred each.
 HEAVY = {
     "asyncio",
@@ -81,10 +84,8 @@ def test_package_requires_pyspark_only_for_the_job() -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("command", ["validate", "plan", "test", "schema"])
-def test_command_without_spark_runs_without_pyspark(command: str) -> None:
-    arguments = [command] if command == "schema" else [command, EXAMPLE]
-    done = run_without_spark("from job.__main__ import main; main()", *arguments)
+def test_command_without_spark_runs_without_pyspark() -> None:
+    done = run_without_spark("from job.__main__ import main; main()", "schema")
 
     assert (0, "") == (done.returncode, done.stderr)
 
@@ -97,7 +98,7 @@ def test_test_helper_runs_without_pyspark() -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("command", [["run"], ["state"], ["checkpoint", "verify"]])
+@pytest.mark.parametrize("command", [["validate"], ["run"], ["state"], ["checkpoint", "verify"]])
 def test_command_without_pyspark_names_the_package_and_the_jars(
     command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,3 +109,27 @@ def test_command_without_pyspark_names_the_package_and_the_jars(
     assert "pyspark is not installed: run `pip install 'streamjoin[job]'`" in done.stderr
     assert "Set STREAMJOIN_JARS to a folder with the jars of this version" in done.stderr
     assert "Traceback" not in done.stderr
+    assert (command == ["validate"]) == ("`streamjoin validate --structure` checks" in done.stderr)
+
+
+@pytest.mark.processes
+def test_structure_of_a_spec_is_checked_without_pyspark_and_java(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nonexistent")
+    wrong = tmp_path / "join.yaml"
+    wrong.write_text(spec_yaml(join__type="outer", left__filter="no SQL at all"))
+    validate = partial(
+        run_without_spark, "from job.__main__ import main; main()", "validate", "--structure"
+    )
+
+    done = validate(EXAMPLE)
+    assert (0, "") == (done.returncode, done.stderr)
+    assert f"the structure of {EXAMPLE} is valid; its SQL was not checked" == done.stdout.strip()
+    done = validate(str(wrong))
+    assert 2 == done.returncode
+    assert "1 problem" in done.stderr
+    assert "join.type" in done.stderr
+    done = run_without_spark("from job.__main__ import main; main()", "validate", str(wrong))
+    assert 2 == done.returncode
+    assert "join.type" in done.stderr

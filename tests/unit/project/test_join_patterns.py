@@ -9,6 +9,7 @@ import yaml
 from job.join_spec.spec import spec_from_yaml
 from job.plan.planner import join_plan
 from job.semantics.spec_tests import SpecTest, run_spec_test
+from tests.sql_worker import ROWS, SQL
 
 ROOT = Path(__file__).parents[3]
 # The first block is the complete spec of the README, which the others change.
@@ -20,9 +21,9 @@ PATTERNS = [block for block in BLOCKS if "tests" in block]
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda block: block["tests"][0]["name"])
 def test_pattern_passes_its_own_tests(pattern: dict[str, object]) -> None:
     spec = spec_from_yaml(yaml.safe_dump({**BLOCKS[0], **pattern}), {})
-    plan = join_plan(spec, state_partitions=1)
+    plan = join_plan(spec, SQL, state_partitions=1)
     for test in spec.tests:
-        outcome = run_spec_test(plan, SpecTest(**test.model_dump()))
+        outcome = run_spec_test(plan, ROWS, SpecTest(**test.model_dump()))
         assert outcome.passed, outcome
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlglot import exp
 
 from job.errors import Problem
 
@@ -22,7 +21,6 @@ VALUES: dict[Any, object] = {
     float: 2.5,
     list[str]: ["resume"],
     list[Problem]: [Problem("left.topic", "x", "is unknown")],
-    exp.Expr: exp.column("a"),
 }
 """Arguments of a constructor, by their types."""
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCK: list[dict[str, Any]] = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
 # This package uses internals of these.
-EXACT = {"pyspark", "sqlglot", "uvicorn"}
+EXACT = {"pyspark", "uvicorn"}
 
 
 def requirements() -> list[Requirement]:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from deploy.local.jars import jar_folder
+from deploy.local.java import java_home
 from tests.wheel import ROOT, InstalledWheel
 
 pytestmark = pytest.mark.processes
@@ -25,8 +27,15 @@ assert not {"job", "service"} & set(sys.modules)
 
 def run(folder: Path, *command: str) -> str:
     """Output of a command that must succeed. `folder`: outside of the checkout."""
+    environment = {"STREAMJOIN_JARS": str(jar_folder("spark")), "JAVA_HOME": str(java_home())}
     done = subprocess.run(
-        command, cwd=folder, env={}, capture_output=True, text=True, timeout=60, check=False
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert 0 == done.returncode, done.stdout + done.stderr
     return done.stdout

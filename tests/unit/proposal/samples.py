@@ -1,6 +1,6 @@
 """Records of a sample."""
 
-from job.semantics.json_records import InputRecord
+from job.semantics.input_records import InputRecord
 
 T0_MS = 1_767_225_600_000
 """2026-01-01T00:00:00Z."""

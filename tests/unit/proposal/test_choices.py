@@ -6,6 +6,7 @@ import pytest
 
 from job.proposal.choices import distances, event_times, key_pairs, longer
 from job.proposal.columns import Table, table_of
+from tests.sql_worker import ROWS
 from tests.unit.proposal.samples import T0_MS, records
 
 
@@ -40,18 +41,18 @@ def test_columns_of_different_types_are_no_key() -> None:
         ({"n": T0_MS // 1000}, "record_timestamp"),
         ({"at": "yesterday"}, "record_timestamp"),
         ({"at": "12345"}, "record_timestamp"),
-        ({"at": "2026-01-01T00:00:00 Europe/Berlin"}, "record_timestamp"),
+        ({"at": "2026-01-01T00:00:00 Europe/Berlin"}, "at"),
     ],
 )
 def test_event_time_is_the_time_nearest_to_the_record_and_never_far_ahead(
     row: dict[str, Any], column: str
 ) -> None:
-    assert column == event_times(table(row))[0].column
+    assert column == event_times(table(row), ROWS)[0].column
 
 
 def test_column_without_a_time_in_one_record_is_no_event_time() -> None:
     rows = table({"at": "2026-01-01T00:00:00Z"}, {"at": None}, {"b": 1})
-    assert ["record_timestamp"] == [each.column for each in event_times(rows)]
+    assert ["record_timestamp"] == [each.column for each in event_times(rows, ROWS)]
 
 
 def test_disorder_is_counted_in_each_partition() -> None:
@@ -60,16 +61,16 @@ def test_disorder_is_counted_in_each_partition() -> None:
         return records(*values, partition=partition, at_ms=T0_MS + 3_000_000)
 
     rows = table_of([*of(0, 900, 950), *of(1, 10, 14, 11, 13)])
-    assert 3_000_000 == event_times(rows)[0].disorder_us
+    assert 3_000_000 == event_times(rows, ROWS)[0].disorder_us
 
 
 def test_distance_is_that_to_the_nearest_left_row_of_the_key() -> None:
     left = table(*({"k": 1, "at": T0_MS + at} for at in (0, 5_000)), {"k": 2, "at": T0_MS})
     right = table({"k": 1, "at": T0_MS + 4_000}, {"k": 1, "at": T0_MS + 9_000}, {"k": 3, "at": 1})
-    times = (event_times(left)[0], event_times(right)[0])
+    times = (event_times(left, ROWS)[0], event_times(right, ROWS)[0])
     assert "record_timestamp" == times[1].column  # at: 1 is not near
     right = table({"k": 1, "at": T0_MS + 4_000}, {"k": 1, "at": T0_MS + 9_000})
-    found = distances(left, right, [("k", "k")], (times[0], event_times(right)[0]))
+    found = distances(left, right, [("k", "k")], (times[0], event_times(right, ROWS)[0]))
     assert [-1_000_000, 4_000_000] == found
 
 

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
-from job.proposal.columns import schema_text, table_of
-from job.semantics.json_records import InputRecord
+from job.proposal.columns import quoted_names, table_of
+from job.semantics.input_records import InputRecord
+from job.sql.types import BIGINT
+from tests.sql_worker import SQL
 from tests.unit.proposal.samples import records
 
 
@@ -38,14 +40,14 @@ def test_narrowest_type_that_reads_every_value(values: str, kind: str) -> None:
     sample = records(*(f'{{"c": {value}}}' for value in values.split(" ")))
     if '"order by"' in values:
         sample = records(f'{{"c": {values}}}')
-    assert {"c": kind} == table_of(sample).columns
+    assert {"c": kind} == {name: str(each) for name, each in table_of(sample).columns.items()}
 
 
 def test_columns_are_those_of_all_objects_and_other_values_are_left_out() -> None:
     sample = records('{"a": 1}', "[1]", "no json", '{"b": 2, "a": 3}', '{"a": 1}{')
     sample.append(InputRecord(None, 5))
     table = table_of(sample)
-    assert {"a": "BIGINT", "b": "BIGINT"} == table.columns
+    assert {"a": BIGINT, "b": BIGINT} == table.columns
     assert [0, 3] == [record.offset for record in table.records]
 
 
@@ -65,6 +67,5 @@ def test_names_that_no_column_can_have_are_left_out_and_keywords_are_quoted() ->
     names += [" ", "long" * 64]
     table = table_of(records(json.dumps(dict.fromkeys(names, 1))))
     assert ["ID", "record_offset", "a`b", "${HOME}", "x\ny", *names[-2:]] == table.left_out
-    assert "id BIGINT, `two words` BIGINT, `ß` BIGINT, `NOT` BIGINT" == schema_text(
-        {name: kind for name, kind in table.columns.items() if name != "select"}
-    )
+    quoted = quoted_names(table.columns, SQL)
+    assert ["id", "select", "`two words`", "`ß`", "NOT"] == list(quoted.values())

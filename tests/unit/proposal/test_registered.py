@@ -12,12 +12,14 @@ from job.join_spec.join_conditions import JoinType
 from job.join_spec.spec import spec_from_yaml
 from job.plan.planner import join_plan
 from job.proposal.choices import event_times
-from job.proposal.columns import Table
+from job.proposal.columns import Table, quoted_names
 from job.proposal.registered import has_registered_schema, registered_table
 from job.proposal.sample import Sample
 from job.proposal.spec_text import Proposal, spec_text
-from job.semantics.json_records import InputRecord
+from job.semantics.input_records import InputRecord
+from job.sql.types import BIGINT, TIMESTAMP
 from tests.registry_stub import RegistryStub
+from tests.sql_worker import ROWS, SQL
 from tests.unit.formats.written import avro, field, framed, record
 from tests.unit.proposal.samples import T0_MS
 
@@ -57,10 +59,11 @@ def proposed(left: Table, right: Table, registry: RegistryStub) -> str:
             registry=f"url: {registry.url}",
             topics={"left": "t", "right": "t"},
             tables={"left": left, "right": right},
-            times={"left": event_times(left)[0], "right": event_times(right)[0]},
+            times={"left": event_times(left, ROWS)[0], "right": event_times(right, ROWS)[0]},
             keys=[("id", "id")],
             join_type=JoinType.INNER,
             output_topic="out",
+            quoted=quoted_names([*left.columns, *right.columns], SQL),
         )
     )
 
@@ -73,10 +76,10 @@ def test_event_time_in_epoch_milliseconds_is_declared_as_a_timestamp(
     text = proposed(found, found, registry)
 
     # A TIMESTAMP cannot be read from a registered string.
-    assert ["at", "record_timestamp"] == [each.column for each in event_times(found)]
+    assert ["at", "record_timestamp"] == [each.column for each in event_times(found, ROWS)]
     assert "schema: id INT, at TIMESTAMP, note STRING" in text
     spec = spec_from_yaml(text, {})
-    join_plan(spec, state_partitions=1, readers=reader_schemas(spec))
+    join_plan(spec, SQL, state_partitions=1, readers=reader_schemas(spec, SQL))
 
 
 def test_columns_of_the_registry_are_used_without_those_of_unsupported_types(
@@ -85,11 +88,11 @@ def test_columns_of_the_registry_are_used_without_those_of_unsupported_types(
     found = table(registry, TYPED, {"id": 1, "at": T0_MS * 1_000, "either": 5})
     text = proposed(found, found, registry)
 
-    assert {"id": "BIGINT", "at": "TIMESTAMP"} == found.columns
-    assert [T0_MS * 1_000] == event_times(found)[0].times
+    assert {"id": BIGINT, "at": TIMESTAMP} == found.columns
+    assert [T0_MS * 1_000] == event_times(found, ROWS)[0].times
     assert 'no column can have the name or the type: "either"' in text
     spec = spec_from_yaml(text, {})
-    join_plan(spec, state_partitions=1, readers=reader_schemas(spec))
+    join_plan(spec, SQL, state_partitions=1, readers=reader_schemas(spec, SQL))
 
 
 def test_schema_is_left_to_the_registry_if_the_columns_are_the_same(registry: RegistryStub) -> None:

@@ -13,14 +13,15 @@ from job.join_spec.spec import spec_from_yaml
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.proposal.choices import EventTime, event_times
-from job.proposal.columns import Table, table_of
+from job.proposal.columns import Table, quoted_names, table_of
 from job.proposal.spec_text import Proposal, scalar, spec_text
 from job.semantics.simulate import simulate
+from tests.sql_worker import ROWS, SQL
 from tests.unit.proposal.samples import T0_MS, records
 
 
 def proposal(tables: dict[Side, Table], join_type: JoinType, **changed: Any) -> Proposal:
-    times: dict[Side, EventTime] = {side: event_times(tables[side])[0] for side in SIDES}
+    times: dict[Side, EventTime] = {side: event_times(tables[side], ROWS)[0] for side in SIDES}
     settings: dict[str, Any] = {
         "name": "joined",
         "bootstrap_servers": "localhost:9092",
@@ -33,11 +34,12 @@ def proposal(tables: dict[Side, Table], join_type: JoinType, **changed: Any) -> 
         "join_type": join_type,
         "output_topic": "-out",
     }
-    return Proposal(**{**settings, **changed})
+    names = [name for table in settings["tables"].values() for name in table.columns]
+    return Proposal(**{**settings, "quoted": quoted_names(names, SQL), **changed})
 
 
 def planned(text: str) -> JoinPlan:
-    return join_plan(spec_from_yaml(text, {}), state_partitions=2)
+    return join_plan(spec_from_yaml(text, {}), SQL, state_partitions=2)
 
 
 JSON = st.recursive(
@@ -52,10 +54,10 @@ JSON = st.recursive(
     ),
     max_leaves=6,
 )
-ROWS = st.lists(st.dictionaries(st.text(max_size=4), JSON, max_size=4), min_size=1, max_size=4)
+SAMPLES = st.lists(st.dictionaries(st.text(max_size=4), JSON, max_size=4), min_size=1, max_size=4)
 
 
-@given(left=ROWS, right=ROWS, join_type=st.sampled_from(JoinType))
+@given(left=SAMPLES, right=SAMPLES, join_type=st.sampled_from(JoinType))
 def test_proposed_spec_is_valid_and_reads_every_record(
     left: list[dict[str, Any]], right: list[dict[str, Any]], join_type: JoinType
 ) -> None:
@@ -67,7 +69,7 @@ def test_proposed_spec_is_valid_and_reads_every_record(
     if any("k" not in table.columns for table in tables.values()):
         return  # a name before it differs by case alone
     plan = planned(spec_text(proposal(tables, join_type)))
-    batches = simulate(plan, sampled["left"], sampled["right"])
+    batches = simulate(plan, ROWS, sampled["left"], sampled["right"])
     assert [] == [drop for batch in batches for drop in batch.drops]
 
 

@@ -17,9 +17,10 @@ from job.protocol.reports import ChangeRequestReport
 from job.protocol.results import ChangePlanResult
 from job.query import change_request_report, changing, requested_change
 from job.query.requested_change import RequestedChange
-from job.query.validator import ChangePlanner
+from job.query.spec_process import SpecProcess
 from job.redaction import Redaction
 from job.settings import JobSettings
+from tests.sql_worker import SQL
 from tests.unit.specs import spec_yaml
 
 OLD = spec_yaml()
@@ -29,7 +30,7 @@ STATUS: Any = SimpleNamespace(totals=SimpleNamespace(late_rows=0), phase=None)
 
 
 def plan_of(spec: JoinSpec) -> JoinPlan:
-    return join_plan(spec, state_partitions=2)
+    return join_plan(spec, SQL, state_partitions=2)
 
 
 def changes_of(
@@ -56,11 +57,11 @@ def stored_reports(monkeypatch: pytest.MonkeyPatch) -> list[ChangeRequestReport]
     return stored
 
 
-class PlannerOfTests(ChangePlanner):
+class PlannerOfTests(SpecProcess):
     """Plans in this process."""
 
     def plan(self, request: PlanRequest, *_: Event, **__: Any) -> PlannedSpec:
-        return planned(request)
+        return planned(request, SQL)
 
 
 def plan_of_change(

@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-import sqlglot
-
 from job.join_spec.join_conditions import JoinType
 from job.semantics.event_time import WatermarkTracker
 from job.semantics.events import Observer, ignore_event
@@ -14,7 +12,7 @@ from job.semantics.state_manager import StateFormatVersion
 from job.semantics.watermark_predicates import JoinCondition
 
 SECOND = 1_000_000
-WINDOW = "right.t >= left.t - interval 0 seconds AND right.t <= left.t + interval 5 seconds"
+WINDOW = JoinCondition(before_ms=0, after_ms=5_000)
 
 
 class R(NamedTuple):
@@ -29,11 +27,6 @@ def micros(row: R) -> int | None:
     return None if row.at is None else round(row.at * SECOND)
 
 
-def conjuncts(condition: str) -> list[sqlglot.exp.Expression]:
-    tree = sqlglot.parse_one(condition, dialect="spark")
-    return list(tree.flatten()) if isinstance(tree, sqlglot.exp.And) else [tree]
-
-
 def in_window(left: R, right: R, *, before: float = 0, after: float = 5) -> bool:
     if left.at is None or right.at is None:
         return False
@@ -43,7 +36,7 @@ def in_window(left: R, right: R, *, before: float = 0, after: float = 5) -> bool
 def operator_plan(
     join_type: JoinType,
     *,
-    condition: str = WINDOW,
+    condition: JoinCondition = WINDOW,
     post=in_window,
     left_filter=lambda _: True,
     right_filter=lambda _: True,
@@ -51,14 +44,11 @@ def operator_plan(
     state_format_version: StateFormatVersion = 4,
 ) -> JoinOperatorPlan:
     """A join on the key within 5 seconds by default."""
-    watermark_keys = {"left": 0, "right": 0} if key_is_time else {}
     return JoinOperatorPlan(
         join_type=join_type,
         left=SideInput(lambda row: (row.key,), micros, left_filter),
         right=SideInput(lambda row: (row.key,), micros, right_filter),
-        condition=JoinCondition(
-            {"left": "t", "right": "t"}, watermark_keys, conjuncts(condition) if condition else []
-        ),
+        condition=JoinCondition(has_time_in_key=True) if key_is_time else condition,
         post_join_filter=lambda row: post(row.left, row.right),
         key_time=(lambda key: key[0] * SECOND) if key_is_time else (lambda _: None),
         state_format_version=state_format_version,

@@ -4,8 +4,9 @@ import json
 
 from job.join_spec.spec import spec_from_document
 from job.plan.planner import join_plan
-from job.semantics.json_records import records_of_jsonl
+from job.semantics.input_records import records_of_jsonl
 from job.semantics.simulate import simulate
+from tests.sql_worker import ROWS, SQL
 
 T = 1_700_000_000_000
 
@@ -36,7 +37,7 @@ def spec(**changes):
 
 
 def plan(**changes):
-    return join_plan(spec_from_document(spec(**changes)), state_partitions=1)
+    return join_plan(spec_from_document(spec(**changes)), SQL, state_partitions=1)
 
 
 def row(k, seconds, v=0, **more):
@@ -44,7 +45,9 @@ def row(k, seconds, v=0, **more):
 
 
 def run(made, left=(), right=(), **options):
-    return simulate(made, records_of_jsonl(left), records_of_jsonl(right), **options)
+    return simulate(
+        made, ROWS, records_of_jsonl(left, ROWS), records_of_jsonl(right, ROWS), **options
+    )
 
 
 def values(batches):

@@ -5,9 +5,10 @@ import json
 import pytest
 
 from job.semantics.backlog import backlog_batches
-from job.semantics.json_records import InputRecord, records_of_jsonl
+from job.semantics.input_records import InputRecord, records_of_jsonl
 from job.semantics.simulate import SimulatedBatch, simulate
 from job.semantics.trace import batch_lines, trace_lines
+from tests.sql_worker import ROWS
 from tests.unit.semantics.test_simulate import T, plan, row
 
 
@@ -56,9 +57,9 @@ def test_side_that_is_read_to_its_end_has_no_backlog() -> None:
 
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 7, 1_000])
 def test_no_row_of_a_slow_partition_of_a_file_is_late(batch_size: int) -> None:
-    left, right = records_of_jsonl(LEFT), records_of_jsonl(RIGHT)
+    left, right = records_of_jsonl(LEFT, ROWS), records_of_jsonl(RIGHT, ROWS)
 
-    batches = simulate(plan(), left, right, batch_size=batch_size)
+    batches = simulate(plan(), ROWS, left, right, batch_size=batch_size)
 
     assert [] == late(batches)
     matched = [r.right is not None for batch in batches for r in batch.output]
@@ -71,14 +72,18 @@ def test_rows_that_arrive_in_their_batch_are_late_behind_another_partition() -> 
     behind = [*in_partition(1, BEHIND[0], batch=1), *in_partition(1, BEHIND[1], batch=2)]
     right = in_partition(0, AHEAD[0], batch=0)
 
-    batches = simulate(plan(), records_of_jsonl([*ahead, *behind]), records_of_jsonl(right))
+    batches = simulate(
+        plan(), ROWS, records_of_jsonl([*ahead, *behind], ROWS), records_of_jsonl(right, ROWS)
+    )
 
     assert [BEHIND[1]] == late(batches)
 
 
 def test_texts_name_the_partition_that_holds_the_watermark_back() -> None:
     made = plan()
-    batches = simulate(made, records_of_jsonl(LEFT), records_of_jsonl(RIGHT), batch_size=4)
+    batches = simulate(
+        made, ROWS, records_of_jsonl(LEFT, ROWS), records_of_jsonl(RIGHT, ROWS), batch_size=4
+    )
     lines = list(batch_lines(made, batches))
 
     assert "batch 0 · watermark 1970-01-01T00:00:00.000Z" == lines[0]
@@ -94,7 +99,11 @@ def test_texts_name_the_partition_that_holds_the_watermark_back() -> None:
 def test_texts_name_a_partition_of_which_nothing_readable_is_read_yet() -> None:
     left = [row(1, 100), row(1, 101), *in_partition(1, "{", row(2, 0))]
     batches = simulate(
-        plan(), records_of_jsonl(left), records_of_jsonl([row(1, 100)] * 2), batch_size=2
+        plan(),
+        ROWS,
+        records_of_jsonl(left, ROWS),
+        records_of_jsonl([row(1, 100)] * 2, ROWS),
+        batch_size=2,
     )
 
     held = "batch 1 · watermark 1970-01-01T00:00:00.000Z · held back by left partition 1"

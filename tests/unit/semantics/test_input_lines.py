@@ -9,9 +9,10 @@ from job.__main__ import app
 from job.join_spec.spec import spec_from_document
 from job.plan.planner import join_plan
 from job.semantics.cli import SimulationError, simulation_lines, spec_test_lines
-from job.semantics.json_records import InputLineError, records_of_jsonl
+from job.semantics.input_records import InputLineError, records_of_jsonl
 from job.semantics.simulate import simulate
 from job.semantics.spec_tests import SpecTest, run_spec_test
+from tests.sql_worker import ROWS, SQL
 
 T = 1_767_225_600_000
 SENSORS = "key STRING, value DOUBLE, timestamp TIMESTAMP"
@@ -35,7 +36,7 @@ def document(schema=SENSORS, **changes):
 
 
 def plan(schema=SENSORS, **changes):
-    return join_plan(spec_from_document(document(schema, **changes)), state_partitions=1)
+    return join_plan(spec_from_document(document(schema, **changes)), SQL, state_partitions=1)
 
 
 def line(**fields):
@@ -47,15 +48,16 @@ ROW = line(key="a", value=1.5, timestamp=T)
 
 def read(text, schema=SENSORS):
     """What stands in a topic for a line of the file."""
-    (record,) = records_of_jsonl([text], plan(schema).left)
+    (record,) = records_of_jsonl([text], ROWS, plan(schema).left)
     return record.value
 
 
 def test_row_whose_columns_are_named_as_in_an_envelope_is_a_value():
     batches = simulate(
         plan(),
-        records_of_jsonl([ROW], plan().left),
-        records_of_jsonl([line(key="a", value=2.5, timestamp=T)], plan().right),
+        ROWS,
+        records_of_jsonl([ROW], ROWS, plan().left),
+        records_of_jsonl([line(key="a", value=2.5, timestamp=T)], ROWS, plan().right),
     )
 
     assert ['{"k":"a","v":2.5}'] == [out.value for batch in batches for out in batch.output]
@@ -64,7 +66,7 @@ def test_row_whose_columns_are_named_as_in_an_envelope_is_a_value():
 def test_such_a_row_of_a_spec_test_is_a_value_too():
     rows = {side: [json.loads(ROW)] for side in ("left", "right")}
 
-    assert run_spec_test(plan(), SpecTest("t", **rows, output=[{"k": "a", "v": 1.5}])).passed
+    assert run_spec_test(plan(), ROWS, SpecTest("t", **rows, output=[{"k": "a", "v": 1.5}])).passed
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ def test_bad_field_of_an_envelope_is_named(fields, message):
     schema = "k INT, key STRING, at TIMESTAMP, value INT"
 
     with pytest.raises(InputLineError, match=rf"line 2: {message}"):
-        records_of_jsonl(["", line(value={"k": 1}, **fields)], plan(schema).left)
+        records_of_jsonl(["", line(value={"k": 1}, **fields)], ROWS, plan(schema).left)
 
 
 def test_envelope_with_the_mark_needs_a_value():
@@ -165,7 +167,7 @@ def test_only_a_newline_ends_a_line_of_a_file(tmp_path):
     made = plan("key STRING, value STRING, timestamp TIMESTAMP")
     row = json.dumps({"key": "a", "value": f"x{texts}y", "timestamp": T}, ensure_ascii=False)
 
-    lines = simulation_lines(made, *files(tmp_path, f"{row}\r\n".encode(), row.encode()))
+    lines = simulation_lines(made, ROWS, *files(tmp_path, f"{row}\r\n".encode(), row.encode()))
 
     assert any(f'"v":"x{texts}y"' in text for text in lines)
 
@@ -173,7 +175,7 @@ def test_only_a_newline_ends_a_line_of_a_file(tmp_path):
 def test_control_character_in_a_line_is_one_malformed_record(tmp_path):
     broken = b'{"key":"a\x1c","value":1,"timestamp":1}\n'
 
-    lines = list(simulation_lines(plan(), *files(tmp_path, broken)))
+    lines = list(simulation_lines(plan(), ROWS, *files(tmp_path, broken)))
 
     assert any("left: 1 dropped, malformed_json (0/0)" in text for text in lines)
 
@@ -182,7 +184,7 @@ def test_lone_surrogate_is_written_as_the_job_writes_it(tmp_path):
     made = plan("key STRING, value STRING, timestamp TIMESTAMP")
     row = b'{"key":"a","value":"\\ud800","timestamp":%d}' % T
 
-    lines = simulation_lines(made, *files(tmp_path, row, row), as_jsonl=True)
+    lines = simulation_lines(made, ROWS, *files(tmp_path, row, row), as_jsonl=True)
 
     assert ['{"k":"a","v":"?"}'] == list(lines)
 
@@ -190,7 +192,7 @@ def test_lone_surrogate_is_written_as_the_job_writes_it(tmp_path):
 @pytest.mark.parametrize("content", ['{"s":"é"}'.encode("latin-1"), ROW.encode("utf-16")])
 def test_file_that_is_not_utf_8_is_named(tmp_path, content):
     with pytest.raises(SimulationError, match=r"left is not UTF-8 at byte .*: save it"):
-        simulation_lines(plan(), *files(tmp_path, content))
+        simulation_lines(plan(), ROWS, *files(tmp_path, content))
 
 
 @pytest.mark.parametrize(
@@ -204,7 +206,7 @@ def test_file_that_is_not_utf_8_is_named(tmp_path, content):
 )
 def test_trigger_that_is_no_duration_is_refused(tmp_path, trigger, message):
     with pytest.raises(SimulationError, match=f"--trigger: {message}"):
-        simulation_lines(plan(), *files(tmp_path, b""), trigger=trigger)
+        simulation_lines(plan(), ROWS, *files(tmp_path, b""), trigger=trigger)
 
 
 @pytest.mark.parametrize("value", [b"bytes", {1, 2}, {"x": {3}}])
@@ -214,7 +216,7 @@ def test_yaml_value_that_json_has_not_is_refused_with_its_test_and_row(value):
     with pytest.raises(
         SimulationError, match="test 't', left row 2: has a value that JSON does not support"
     ):
-        spec_test_lines(plan(), [test])
+        spec_test_lines(plan(), ROWS, [test])
 
 
 @pytest.mark.parametrize(
@@ -235,7 +237,7 @@ def test_true_is_not_one(expected, passes):
     )
     row = {"key": "a", "b": True, "i": 1, "at": T}
 
-    assert passes is run_spec_test(made, SpecTest("t", [row], [row], [expected])).passed
+    assert passes is run_spec_test(made, ROWS, SpecTest("t", [row], [row], [expected])).passed
 
 
 def test_rows_that_are_equal_only_in_python_differ():
@@ -245,7 +247,7 @@ def test_rows_that_are_equal_only_in_python_differ():
     )
     left, right = ({"key": "a", "i": i, "at": T} for i in (1, 1))
 
-    outcome = run_spec_test(made, SpecTest("t", [left], [right], [{"x": True, "i": 1}]))
+    outcome = run_spec_test(made, ROWS, SpecTest("t", [left], [right], [{"x": True, "i": 1}]))
 
     assert outcome.passed
 

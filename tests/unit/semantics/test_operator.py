@@ -10,6 +10,7 @@ from job.semantics.operator import (
     UnsupportedJoinError,
     output_schema,
 )
+from job.semantics.watermark_predicates import JoinCondition
 from tests.unit.semantics.join_builders import R, operator_plan, pairs, query
 
 pytestmark = pytest.mark.parametrize("version", [2, 4])
@@ -183,7 +184,7 @@ def test_state_is_evicted_by_the_key_if_the_key_holds_the_event_time(version):
     join = start(
         JoinType.LEFT_OUTER,
         version,
-        condition="",
+        condition=JoinCondition(),
         key_is_time=True,
         post=lambda _left, _right: True,
     )
@@ -193,7 +194,9 @@ def test_state_is_evicted_by_the_key_if_the_key_holds_the_event_time(version):
 
 
 def test_without_a_bound_nothing_is_ever_evicted(version):
-    join = start(JoinType.INNER, version, condition="", post=lambda _left, _right: True)
+    join = start(
+        JoinType.INNER, version, condition=JoinCondition(), post=lambda _left, _right: True
+    )
     run(join, [R("a", 1, "l")], [R("b", 1, "r")])
     push(join)
 

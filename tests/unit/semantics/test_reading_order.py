@@ -18,7 +18,7 @@ from job.join_spec.spec import spec_from_document
 from job.plan.planner import join_plan
 from job.semantics import event_time
 from job.semantics.backlog import PlannedBatch
-from job.semantics.json_records import InputRecord
+from job.semantics.input_records import InputRecord
 from job.semantics.simulate import SimulatedBatch, Simulator
 from job.semantics.simulation_plan import SimulationPlan, simulation_plan
 from tests.semantics.planted_rules import WRONG_RULES, Rule
@@ -32,6 +32,7 @@ from tests.semantics.reading_orders import (
     reading,
     topics,
 )
+from tests.sql_worker import ROWS, SQL
 
 T = 1_700_000_000_000
 EXAMPLES = 60
@@ -63,7 +64,7 @@ def plan(join_type: str, bound: str, left_delay: str, right_delay: str) -> Simul
         "checkpoint": "./checkpoint",
         "on_bad_record": "drop",
     }
-    return simulation_plan(join_plan(spec_from_document(document), state_partitions=1))
+    return simulation_plan(join_plan(spec_from_document(document), SQL, state_partitions=1), ROWS)
 
 
 def some_plan(join_type: str, random: Random) -> SimulationPlan:

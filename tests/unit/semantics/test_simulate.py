@@ -7,11 +7,13 @@ import sys
 import pytest
 
 from job.__main__ import main
-from job.evaluation.sql_types import NotExactError
 from job.semantics.cli import SimulationError, simulation_lines, spec_test_lines
-from job.semantics.json_records import InputRecord, RecordDecoder
+from job.semantics.input_records import InputRecord
+from job.semantics.simulated_side import BadRecord, DecodedRow, SideReader
+from job.semantics.simulation_plan import NotExactError
 from job.semantics.spec_tests import SpecTest, run_spec_test
 from job.semantics.trace import batch_lines, trace_lines
+from tests.sql_worker import ROWS
 from tests.unit.semantics.simulations import T, plan, row, run, spec, values
 
 
@@ -159,9 +161,9 @@ def test_event_time_is_compared_with_the_timestamp_of_its_record(recorded_at, re
     recorded_us = None if recorded_at is None else round(recorded_at * 1000)
     record = InputRecord(row(1, 10.001), offset=0, timestamp_us=recorded_us)
 
-    decoded = RecordDecoder(made.left).decode(record)
+    [read] = SideReader(made, "left", ROWS).read([record])
 
-    assert reason == (decoded if isinstance(decoded, str) else None)
+    assert reason == (read.reason if isinstance(read, BadRecord) else None)
 
 
 @pytest.mark.parametrize(
@@ -176,9 +178,11 @@ def test_event_time_is_compared_with_the_timestamp_of_its_record(recorded_at, re
     ],
 )
 def test_event_times_are_epoch_milliseconds_or_iso_8601(written, micros):
-    decoder = RecordDecoder(plan().left)
+    record = InputRecord(json.dumps({"t": written}), 0)
+    [read] = SideReader(plan(), "left", ROWS).read([record])
 
-    assert micros == decoder.decode(InputRecord(json.dumps({"t": written}), 0)).event_time_us
+    assert isinstance(read, DecodedRow)
+    assert micros == read.event_time_us
 
 
 def test_late_rows_are_dropped_one_batch_after_the_watermark_moved():
@@ -244,28 +248,26 @@ def test_output_names_dead_letters_and_the_record_at_which_the_query_fails():
 
 def test_spec_test_names_the_records_that_go_to_the_dead_letters():
     made = plan(on_bad_record=None, dead_letter={"topic": "dead"})
-    outcome = run_spec_test(made, SpecTest("t", left=[{"value": {"k": 1}}]))
+    outcome = run_spec_test(made, ROWS, SpecTest("t", left=[{"value": {"k": 1}}]))
 
     assert outcome.passed
     assert ["left 0/0: to the dead letters, missing_event_time"] == outcome.left_out
 
 
-def test_what_cannot_be_evaluated_exactly_is_refused_by_name(tmp_path):
-    made = plan(left__filter="s rlike 'a+'")
+def test_what_depends_on_the_clock_is_refused_by_name(tmp_path):
+    made = plan(right__idle_after="1 minute")
     for name in ("left", "right"):
         (tmp_path / name).write_text("")
 
-    with pytest.raises(NotExactError, match="RLIKE"):
-        run(made)
-    with pytest.raises(SimulationError, match=r"cannot be simulated exactly.*RLIKE"):
-        simulation_lines(made, tmp_path / "left", tmp_path / "right")
+    with pytest.raises(SimulationError, match=r"cannot be simulated: it uses right\.idle_after"):
+        simulation_lines(made, ROWS, tmp_path / "left", tmp_path / "right")
 
 
 def test_jsonl_is_just_the_output_values(tmp_path):
     (tmp_path / "left").write_text(row(1, 0) + "\n")
     (tmp_path / "right").write_text(row(1, 0, 3) + "\n")
 
-    lines = simulation_lines(plan(), tmp_path / "left", tmp_path / "right", as_jsonl=True)
+    lines = simulation_lines(plan(), ROWS, tmp_path / "left", tmp_path / "right", as_jsonl=True)
 
     assert ['{"k":1,"v":0,"rv":3}'] == list(lines)
 
@@ -275,10 +277,10 @@ def test_test_in_a_spec_passes_or_lists_missing_and_unexpected_rows():
     good = SpecTest("good", **rows, output=[{"k": 1, "rv": 6}])
     bad = SpecTest("bad", **rows, output=[{"k": 2}])
 
-    assert run_spec_test(plan(), good).passed
-    outcome = run_spec_test(plan(), bad)
+    assert run_spec_test(plan(), ROWS, good).passed
+    outcome = run_spec_test(plan(), ROWS, bad)
     assert ([{"k": 2}], [{"k": 1, "v": 5, "rv": 6}]) == (outcome.missing, outcome.unexpected)
-    lines, passed = spec_test_lines(plan(), [good, bad])
+    lines, passed = spec_test_lines(plan(), ROWS, [good, bad])
     assert not passed
     assert ["passed: good", "FAILED: bad", "  missing: {'k': 2}"] == lines[:3]
 
@@ -342,17 +344,13 @@ def test_nested_value_is_written_as_json():
     assert '{"r":[1.0E7,null],"q":{"a":null,"b":"x"},"m":{"z":1}}' == out.value
 
 
-@pytest.mark.parametrize(
-    ("changes", "name"),
-    [
-        ({"left__filter": "record_headers['a'] = 'b'"}, r"left\.record_headers"),
-    ],
-)
-def test_type_that_is_not_simulated_is_refused_with_its_place(changes, name):
-    schemas = {"left__schema": NESTED, "right__schema": NESTED}
+def test_filter_reads_headers():
+    made = plan(left__filter="element_at(record_headers, 'a') = 'b'")
+    lines = [json.dumps({"value": row(1, 0), "headers": {"a": text}}) for text in ("b", "c", None)]
 
-    with pytest.raises(NotExactError, match=name):
-        run(plan(**{**schemas, "output__columns": {"k": "left.k"}, **changes}), [row(1, 0)])
+    batch, *_ = run(made, lines, [row(1, 0)])
+
+    assert ["fails left.filter"] * 2 == [drop.reason for drop in batch.drops]
 
 
 def test_row_that_can_match_no_row_by_the_other_sides_filter_is_not_held():

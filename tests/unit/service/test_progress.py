@@ -10,6 +10,7 @@ from job.plan.explain import explained, plan_as_json
 from job.plan.planner import join_plan
 from job.protocol.results import PlanResult
 from service.schemas.progress import SideBatchView
+from tests.sql_worker import SQL
 from tests.unit.service.answers import all_answers
 from tests.unit.service.builders import (
     batch,
@@ -43,7 +44,7 @@ def test_plan_is_returned_as_text_and_as_facts(path: Path) -> None:
 def test_spec_is_returned_without_its_secrets(path: Path) -> None:
     security = {"protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN", "username": "ada"}
     spec = spec_from_yaml(spec_yaml(kafka__security={**security, "password": SECRET}), {})
-    plan = join_plan(spec, state_partitions=1)
+    plan = join_plan(spec, SQL, state_partitions=1)
     answer = PlanResult(
         text=explained(plan),
         facts=plan_as_json(plan),

@@ -126,4 +126,4 @@ def test_java_option_that_overrides_one_of_the_job_is_refused(
     monkeypatch.setenv("_JAVA_OPTIONS", f"-Xss32m {option}")
 
     with pytest.raises(SetupError, match=f"_JAVA_OPTIONS contains {option}: Java"):
-        Jvm(LOCAL, PLANNED_CONF, Redaction())
+        Jvm(LOCAL, PLANNED_CONF["spark.driver.extraJavaOptions"], Redaction())

@@ -10,6 +10,7 @@ from job.join_spec.expressions import Scope, expression
 from job.join_spec.sides import SIDES
 from job.join_spec.value_schema import value_schema
 from tests.refusals import COLUMNS, REFUSALS, Refusal
+from tests.sql_worker import SQL
 from tests.unit.specs import plan
 
 PAGE = Path(__file__).parents[3] / "docs" / "spec.md"
@@ -18,10 +19,10 @@ PAGE = Path(__file__).parents[3] / "docs" / "spec.md"
 def read(refusal: Refusal) -> None:
     match refusal.kind:
         case "column":
-            schema = value_schema(COLUMNS, "schema")
-            expression(refusal.example, Scope(dict.fromkeys(SIDES, schema)), "field")
+            schema = value_schema(COLUMNS, "schema", SQL)
+            expression(refusal.example, Scope(SQL, dict.fromkeys(SIDES, schema)), "field")
         case "schema":
-            value_schema(refusal.example, "schema")
+            value_schema(refusal.example, "schema", SQL)
         case _:
             left, right = refusal.example.split(" = ")
             schema = f"at TIMESTAMP, {COLUMNS}"

@@ -1,0 +1,68 @@
+"""Problems of the SQL in a spec with other problems, so that a client sees all of them at once."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from job.errors import Problem, SetupError, SpecError
+from job.join_spec.document import parsed
+from job.join_spec.sides import SIDES
+from job.join_spec.spec import spec_from_document
+from job.join_spec.variables import filled
+from job.plan.planner import join_plan
+from job.sql.questions import SqlQuestions
+
+# Valid values of required fields on which no expression depends.
+_VALID: Mapping[str, object] = {
+    "name": "x",
+    "kafka.bootstrap_servers": "localhost:9092",
+    **{f"{side}.topic": side for side in SIDES},
+    **{f"{side}.watermark_delay": "1 second" for side in SIDES},
+    "join.type": "inner",
+    "output.topic": "output",
+    "checkpoint": "/checkpoint",
+    "on_bad_record": "drop",
+}
+_SQL = re.compile(
+    r"(left|right)\.(schema|event_time|filter|(key|deduplicate\.by)\[\d+\])|join\.condition"
+    r"|output\.((columns|headers)\..+|filter|key|partition_by)"
+)
+
+
+def with_sql_problems(
+    error: SpecError, text: str, environment: Mapping[str, str], sql: SqlQuestions
+) -> SpecError:
+    """`error`, which `spec_from_yaml` has raised for `text`, and the problems of its SQL."""
+    try:
+        more = list(_sql_problems(error.problems, text, environment, sql))
+    except (SetupError, ModuleNotFoundError):  # nothing reads SQL here
+        more = []
+    return SpecError([*error.problems, *more])
+
+
+def _sql_problems(
+    found: Sequence[Problem], text: str, environment: Mapping[str, str], sql: SqlQuestions
+) -> Iterator[Problem]:
+    """Of the spec with valid values in place of the invalid ones. None, if SQL depends on these."""
+    try:
+        document = filled(parsed(text), environment)
+        for problem in found:
+            document = _repaired(document, problem.field)
+        join_plan(spec_from_document(document), sql, state_partitions=1)
+    except SpecError as error:
+        yield from (problem for problem in error.problems if _SQL.fullmatch(problem.field))
+
+
+def _repaired(document: Any, field: str) -> Any:
+    """The document with a valid value in the field, or without the field."""
+    repaired = deepcopy(document)
+    *path, name = field.split(".")
+    target = repaired
+    for part in path:
+        target = target.get(part) if isinstance(target, dict) else None
+    if isinstance(target, dict):
+        target.pop(name, None)
+        if field in _VALID:
+            target[name] = _VALID[field]
+    return repaired

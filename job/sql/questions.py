@@ -1,0 +1,135 @@
+"""Names, types and errors in the SQL of a spec, read by Spark."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any
+
+from job.sql.json_types import Field, fields_of_json, type_of_json
+from job.sql.messages import problem_of
+from job.sql.types import SqlType
+from job.sql.worker import CostError
+
+Ask = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Asks SqlWorker.java: job/sql/worker.py describes questions and answers."""
+
+_KEPT = 10_000
+"""Answers that are kept. A spec asks about each expression, some several times."""
+
+_DEPTH_MAX = 100
+"""Of the JSON of a type."""
+
+
+class SqlError(ValueError):
+    """Spark, or the job, refuses a text. The message gives the reason."""
+
+
+@dataclass(frozen=True)
+class Name:
+    """A column in a text."""
+
+    parts: tuple[str, ...]
+    start: int
+    end: int
+    names_a_field: bool
+    """It is an argument of struct(), which names a field after it."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """An expression over columns, as Spark reads it."""
+
+    sql: str
+    canonical: str
+    """One text for all spellings of the expression."""
+    type: SqlType
+    columns: frozenset[str]
+    is_column: bool
+    """It is a column, and nothing else."""
+    is_constant: bool
+    """It has one value for all rows, even if it contains a column."""
+    value: str | None
+    """The value of an expression without columns, as text."""
+    compares: bool
+    """It compares columns, which Spark does not cast, with constants."""
+    can_fail: bool
+    """It can fail on a row."""
+    terms: tuple["Analysis", ...]
+    """The terms of its ANDs. Empty: it has no AND."""
+
+
+class SqlQuestions:
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._answer = lru_cache(_KEPT)(self._asked)
+
+    def names(self, text: str) -> tuple[str, list[Name], list[str]]:
+        """The text without comments, the columns in it, and the variables of its lambda functions.
+        SqlError if it is no expression."""
+        answer = self._answer(json.dumps({"kind": "names", "text": text}))
+        names = [
+            Name(tuple(each["parts"]), each["start"], each["end"], each["names_a_field"])
+            for each in answer["names"]
+        ]
+        return answer["text"], names, answer["variables"]
+
+    def analysis(self, sql: str, columns: str, *, is_filter: bool = False) -> Analysis:
+        """`sql` over `columns`, in DDL. SqlError if Spark, or the job, refuses it.
+
+        `is_filter`: as condition of a filter.
+        """
+        question = {"kind": "expression", "sql": sql, "columns": columns, "filter": is_filter}
+        return _analysis(self._answer(json.dumps(question)))
+
+    def columns(self, ddl: str) -> list[Field]:
+        """The columns of a schema. SqlError if it is no DDL."""
+        text = self._answer(json.dumps({"kind": "columns", "ddl": ddl}))["type"]
+        if _depth(text) > _DEPTH_MAX:
+            raise SqlError("has types that are nested too deep")
+        return fields_of_json(text)
+
+    def _asked(self, question: str) -> Mapping[str, Any]:
+        try:
+            answer = self._ask(json.loads(question))
+        except CostError as error:
+            raise SqlError(str(error)) from error
+        if answer.get("refused") == "UNKNOWN":
+            raise SqlError(self._unknown_function(answer["what"]))
+        if (problem := problem_of(answer)) is not None:
+            raise SqlError(problem)
+        return answer
+
+    def _unknown_function(self, name: str) -> str:
+        functions = self._ask({"kind": "functions"})["functions"]
+        allowed = [each["name"] for each in functions if each["refused"] is None]
+        close = get_close_matches(name, allowed, n=1)
+        meant = f": did you mean {close[0]}()?" if close else ": see docs/functions.md"
+        return f"{name}() is not a function of Spark{meant}"
+
+
+def _analysis(answer: Mapping[str, Any]) -> Analysis:
+    if _depth(answer["type"]) > _DEPTH_MAX:
+        raise SqlError("has a type that is nested too deep")
+    return Analysis(
+        sql=answer["sql"],
+        canonical=answer["sql"] if "column" in answer else answer["canonical"],
+        type=type_of_json(answer["type"]),
+        columns=frozenset(answer["columns"]),
+        is_column="column" in answer,
+        is_constant=answer["is_constant"],
+        value=answer.get("value"),
+        compares=answer["compares"],
+        can_fail=answer["can_fail"],
+        terms=tuple(map(_analysis, answer.get("conjuncts", ()))),
+    )
+
+
+def _depth(text: str) -> int:
+    """Of the brackets in a JSON text."""
+    depth = deepest = 0
+    for character in text:
+        depth += (character in "{[") - (character in "}]")
+        deepest = max(deepest, depth)
+    return deepest

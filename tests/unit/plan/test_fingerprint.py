@@ -1,0 +1,57 @@
+"""The expressions that a checkpoint freezes are compared as Spark's trees."""
+
+import pytest
+
+from job.plan.fingerprint import changes, fingerprint, incompatible_changes, with_spelling_of
+from tests.sql_worker import SQL
+from tests.unit.specs import plan
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now"),
+    [
+        ("SUBSTRING(campaign, 1, 2)", "substr(left.campaign,1,2) -- the country"),
+        ("COALESCE(ad_id, 1)", "nvl(`AD_ID`, 1)"),
+    ],
+)
+def test_other_spelling_is_no_change_of_a_key(earlier: str, now: str) -> None:
+    def fingerprint_of(key: str) -> dict[str, str]:
+        return fingerprint(
+            plan(
+                left__key=[key],
+                right__key=["cast(user as string)"] if "camp" in key else ["ad_id + 0"],
+            )
+        )
+
+    assert [] == changes(fingerprint_of(earlier), fingerprint_of(now))
+    other = now.replace("1", "3")
+    assert ["left.key"] == [
+        c.field for c in changes(fingerprint_of(earlier), fingerprint_of(other))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "recorded", "other"),
+    [
+        ("join.condition", "`right_user` <> 'bot'", "`right_user` <> 'robot'"),
+        ("left.key", "COALESCE(`left_ad_id`, 1)", "COALESCE(`left_ad_id`, 2)"),
+        ("left.deduplicate", "LOWER(`left_campaign`) within 1 hour", "`left_cost` within 1 hour"),
+        ("left.deduplicate", "LOWER(`left_campaign`) within 1 hour", "no SQL within 1 hour"),
+    ],
+)
+def test_text_of_another_version_for_the_same_expression_is_no_change(
+    field: str, recorded: str, other: str
+) -> None:
+    made = plan(
+        left__key=["coalesce(ad_id, 1)"],
+        left__deduplicate={"by": ["lower(campaign)"], "within": "1 hour"},
+        join__condition="right.user <> 'bot'",
+    )
+    frozen = fingerprint(made)
+
+    assert recorded != frozen[field]
+    assert [] == incompatible_changes(
+        made, with_spelling_of(made, {**frozen, field: recorded}, SQL)
+    )
+    changed = with_spelling_of(made, {**frozen, field: other}, SQL)
+    assert [field] == [change.field for change in incompatible_changes(made, changed)]
