@@ -40,7 +40,7 @@ class _Limits:
     inherits none of these."""
 
     def __init__(self) -> None:
-        self._soft = {resource.RLIMIT_CPU: resource.RLIM_INFINITY}
+        self._soft: Mapping[int, int] = {}
 
     @contextmanager
     def set(self, cpu_seconds: float) -> Iterator[None]:

@@ -5,7 +5,7 @@ worker has allowed all its parts.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -99,19 +99,22 @@ class Scope:
         """The columns of the dataflow."""
         return columns_ddl(self.sides)
 
-    def named(self, text: str) -> str:
-        """`text` over the columns of the dataflow. SqlError for a name that is not known."""
-        plain, names, variables = self.sql.names(text)
-        columns = {
-            column_name(side, name).casefold()
+    @cached_property
+    def written(self) -> dict[str, str]:
+        """Names of the columns in the spec, by their names in the dataflow."""
+        return {
+            column_name(side, name): name if side == self.bare else f"{side}.{name}"
             for side, schema in self.sides.items()
             for name in schema.names
         }
+
+    def named(self, text: str) -> str:
+        """`text` over the columns of the dataflow. SqlError for a name that is not known."""
+        plain, names, variables = self.sql.names(text)
+        columns = {name.casefold() for name in self.written}
         if columns & {variable.casefold() for variable in variables}:
             raise SqlError("has a lambda variable with the name of a side in it: rename it")
-        for name in sorted(names, key=lambda each: each.start, reverse=True):
-            plain = f"{plain[: name.start]}{self._replaced(name)}{plain[name.end :]}"
-        return plain
+        return _with_names(plain, names, self._replaced)
 
     def _replaced(self, name: Name) -> str:
         column, fields = self._resolved(name.parts)
@@ -145,12 +148,7 @@ class Scope:
         return _quoted(column_name(side, column.name))
 
     def _usable(self) -> str:
-        columns = [
-            name if side == self.bare else f"{side}.{name}"
-            for side, schema in self.sides.items()
-            for name in schema.names
-        ]
-        return f"use {', '.join([*(self.outputs or {}), *columns])}"
+        return f"use {', '.join([*(self.outputs or {}), *self.written.values()])}"
 
 
 def expression(text: str, scope: Scope, field: str) -> Expression:
@@ -178,10 +176,8 @@ def condition(text: str, scope: Scope, field: str) -> Expression:
 
 def renamed(part: Expression, scope: Scope, columns: Mapping[str, str]) -> Expression:
     """The expression with other columns of the dataflow. SqlError if Spark refuses it then."""
-    sql, names, _ = scope.sql.names(part.sql)
-    for name in sorted(names, key=lambda each: each.start, reverse=True):
-        other = _quoted(columns[name.parts[0]])
-        sql = f"{sql[: name.start]}{other}{sql[name.end :]}"
+    text, names, _ = scope.sql.names(part.sql)
+    sql = _with_names(text, names, lambda name: _quoted(columns[name.parts[0]]))
     return _of(scope.sql.analysis(sql, scope.ddl), _with_names_of_the_spec(sql, scope), scope)
 
 
@@ -243,13 +239,16 @@ def _not_boolean(kind: SqlType) -> str:
 
 def _with_names_of_the_spec(text: str, scope: Scope) -> str:
     """`text` with left.k in place of the dataflow's `left_k`."""
-    written = {
-        column_name(side, name): name if side == scope.bare else f"{side}.{name}"
-        for side, schema in scope.sides.items()
-        for name in schema.names
-    }
+    written = scope.written
     columns = "|".join(re.escape(name) for name in sorted(written, key=len, reverse=True))
     return re.sub(rf"`({columns})`|\b({columns})\b", lambda m: written[m[1] or m[2]], text)
+
+
+def _with_names(text: str, names: Sequence[Name], other: Callable[[Name], str]) -> str:
+    """`text` with `other` in place of each name."""
+    for name in sorted(names, key=lambda each: each.start, reverse=True):
+        text = f"{text[: name.start]}{other(name)}{text[name.end :]}"
+    return text
 
 
 def _quoted(name: str) -> str:

@@ -85,33 +85,29 @@ class SqlQuestions:
 
     def columns(self, ddl: str) -> list[Field]:
         """The columns of a schema. SqlError if it is no DDL."""
-        text = self._answer(json.dumps({"kind": "columns", "ddl": ddl}))["type"]
-        if _depth(text) > _DEPTH_MAX:
-            raise SqlError("has types that are nested too deep")
-        return fields_of_json(text)
+        return fields_of_json(self._answer(json.dumps({"kind": "columns", "ddl": ddl}))["type"])
 
     def _asked(self, question: str) -> Mapping[str, Any]:
         try:
             answer = self._ask(json.loads(question))
         except CostError as error:
             raise SqlError(str(error)) from error
-        if answer.get("refused") == "UNKNOWN":
-            raise SqlError(self._unknown_function(answer["what"]))
         if (problem := problem_of(answer)) is not None:
-            raise SqlError(problem)
+            is_unknown = answer.get("refused") == "UNKNOWN"
+            raise SqlError(problem + (self._meant(answer["what"]) if is_unknown else ""))
+        if _depth(answer.get("type", "")) > _DEPTH_MAX:
+            raise SqlError("has a type that is nested too deep")
         return answer
 
-    def _unknown_function(self, name: str) -> str:
+    def _meant(self, name: str) -> str:
+        """The end of the message about an unknown function."""
         functions = self._ask({"kind": "functions"})["functions"]
         allowed = [each["name"] for each in functions if each["refused"] is None]
         close = get_close_matches(name, allowed, n=1)
-        meant = f": did you mean {close[0]}()?" if close else ": see docs/functions.md"
-        return f"{name}() is not a function of Spark{meant}"
+        return f": did you mean {close[0]}()?" if close else ": see docs/functions.md"
 
 
 def _analysis(answer: Mapping[str, Any]) -> Analysis:
-    if _depth(answer["type"]) > _DEPTH_MAX:
-        raise SqlError("has a type that is nested too deep")
     return Analysis(
         sql=answer["sql"],
         canonical=answer["sql"] if "column" in answer else answer["canonical"],

@@ -1,8 +1,8 @@
 """A process that answers questions about SQL with Spark's own parser, analyzer and optimizer.
 
-SqlWorker.java has no Spark session. It refuses what a spec may
-not use before Spark sees it (AllowedSql.java). The process has a limit of memory, and each question
-a deadline: a hostile expression costs the process, never the caller.
+SqlWorker.java has no Spark session. It refuses what a spec may not use (AllowedSql.java). The
+process has a limit of memory, and each question a deadline: a hostile expression costs the process,
+never the caller.
 """
 
 import json
@@ -27,13 +27,6 @@ HEAP_MB = 256
 _SECONDS = 30.0
 _OF_OTHER_JVMS = {"JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS"}
 """Variables with options that Java adds, e.g. a larger heap for the job."""
-
-
-def _unnamed_file() -> IO[bytes]:
-    """In memory if possible: a container may have no writable folder."""
-    if sys.platform == "linux":
-        return os.fdopen(os.memfd_create("sql-log"), "w+b")
-    return tempfile.TemporaryFile()
 
 
 class CostError(SetupError):
@@ -72,7 +65,8 @@ class SqlWorker:
 
         - `names`, of a `text` as in a spec: `text` without comments, and `names`, the columns in
           it, each with its `parts`, `start` and `end` in the text, and `names_a_field`: it is an
-          argument of struct(), which names a field after it.
+          argument of struct(), which names a field after it; and `variables`, the names of those
+          of its lambda functions.
         - `expression`, `sql` over `columns` (DDL): the fields of questions.Analysis; `type` in the
           JSON of Spark's data types, `column` if it is nothing else, `conjuncts`: answers for the
           terms of its ANDs, if it has several. With `filter` it is computed as the condition of a
@@ -80,6 +74,7 @@ class SqlWorker:
         - `columns`, of a schema as `ddl`: its `type`, in the JSON of Spark's data types.
         - `functions`: all functions of Spark with `name`, `group`, the `examples` of its
           documentation, and `refused`: the reason why a spec may not call it, or null.
+        - `open`, `run` and `drop`: see rows.py.
 
         Instead of these, `refused` with a reason of AllowedSql.java and `what`, or `error`,
         `condition` and `parameters` of Spark's error. CostError, or SetupError if the process
@@ -135,9 +130,10 @@ class SqlWorker:
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
+            command = self._command()
             self._log = _unnamed_file()
             self._process = subprocess.Popen(
-                self._command(),
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
@@ -194,3 +190,10 @@ class SqlWorker:
         return _EndedError(
             f"the Java process that reads SQL ended with {process.returncode}{shown}"
         )
+
+
+def _unnamed_file() -> IO[bytes]:
+    """In memory if possible: a container may have no writable folder."""
+    if sys.platform == "linux":
+        return os.fdopen(os.memfd_create("sql-log"), "w+b")
+    return tempfile.TemporaryFile()
