@@ -51,8 +51,8 @@ COPY pyproject.toml uv.lock ./
 RUN --mount=type=cache,target=/root/.cache/uv \
     uv sync --quiet --frozen --no-dev --extra job --no-install-project \
     && cd /opt/streamjoin/lib/python3.*/site-packages \
-    # Headers, tests and examples: nothing in the image compiles against these packages.
-    && rm -rf pyarrow/include pyarrow/tests pyspark/examples pyspark/data /opt/streamjoin/bin/*.cmd
+    # Nothing in the image uses them.
+    && rm -rf pyspark/examples pyspark/data /opt/streamjoin/bin/*.cmd
 
 FROM uv AS service-packages
 COPY pyproject.toml uv.lock ./
@@ -60,8 +60,8 @@ COPY pyproject.toml uv.lock ./
 RUN --mount=type=cache,target=/root/.cache/uv \
     uv export --quiet --frozen --no-dev --no-emit-project --output-file requirements.txt \
         --prune confluent-kafka --prune cryptography --prune fastavro --prune grpcio-tools \
-        --prune openlineage-python --prune protobuf --prune psutil --prune pyarrow \
-        --prune pyyaml --prune rich --prune typer \
+        --prune openlineage-python --prune protobuf --prune psutil --prune pyyaml \
+        --prune rich --prune typer \
     && uv venv --quiet /opt/streamjoin \
     && uv pip install --quiet --require-hashes --python /opt/streamjoin -r requirements.txt
 

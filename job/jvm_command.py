@@ -48,7 +48,12 @@ def class_archive_of(jars: Path) -> list[str]:
     if not archive.exists():
         return []
     disabled = ("cds", "cds+dynamic", "class+path")
-    return [f"-XX:SharedArchiveFile={archive}", *(f"-Xlog:{tag}=off" for tag in disabled)]
+    return [
+        f"-XX:SharedArchiveFile={archive}",
+        # At its own address. At a random one, the default, a JVM first rewrites the archive.
+        *("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0"),
+        *(f"-Xlog:{tag}=off" for tag in disabled),
+    ]
 
 
 def spark_jars() -> Path:

@@ -47,8 +47,7 @@ class _OfLibraries(logging.Formatter):
 def json_line(line: str) -> str:
     """The line as a JSON object: unchanged if it is one, otherwise as the event of an object.
 
-    Not everything that a JVM writes passes through its logging: crash reports and the output of
-    Spark's Python workers do not.
+    Not everything that a JVM writes passes through its logging: crash reports do not.
     """
     try:
         if isinstance(json.loads(line), dict):

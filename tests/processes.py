@@ -1,4 +1,4 @@
-"""The processes of a program under test. Spark's Python workers may end at any moment."""
+"""The processes of a program under test. Each of them may end at any moment."""
 
 import signal
 from collections.abc import Iterable
@@ -25,6 +25,13 @@ def command_line(process: psutil.Process) -> list[str]:
     with suppress(psutil.NoSuchProcess):
         return process.cmdline()
     return []
+
+
+def local_ports(process: psutil.Process) -> set[int]:
+    """Ports of its TCP sockets. Empty when it has ended."""
+    with suppress(psutil.NoSuchProcess):
+        return {socket.laddr.port for socket in process.net_connections("tcp")}
+    return set()
 
 
 def signal_all(processes: Iterable[psutil.Process], number: signal.Signals) -> None:

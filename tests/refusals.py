@@ -2,7 +2,7 @@
 
 tests/unit/sql/test_refusals.py: each example is refused, and docs/spec.md lists each entry.
 tests/semantics/test_spec_differential.py: Spark accepts each example.
-tests/semantics/spec_differential.py: no other difference between `validate` and Spark.
+tests/semantics/expression_differential.py: Spark refuses all other SQL that `validate` refuses.
 """
 
 from dataclasses import dataclass
@@ -62,4 +62,3 @@ REFUSALS = (
 EXPRESSION_MESSAGES = tuple(
     text.replace("{what}()", "").replace("{what}", "").strip() for text in REFUSED.values()
 )
-KEY_MESSAGES = tuple(refusal.message for refusal in REFUSALS if refusal.kind == "key")

@@ -8,7 +8,7 @@ from functools import cache
 from itertools import count
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any, Self
 
 from deploy.local.jars import jar_folder
@@ -43,6 +43,7 @@ class SharedWorker:
 
     def __init__(self, *_: object, **__: object) -> None:
         self._connection: Connection | None = None
+        self._turn = Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -52,10 +53,11 @@ class SharedWorker:
             self._connection.close()
 
     def ask(self, question: Mapping[str, Any]) -> Any:
-        if self._connection is None:
-            self._connection = Client(self.address, "AF_UNIX")
-        self._connection.send(question)
-        return self._connection.recv()
+        with self._turn:
+            if self._connection is None:
+                self._connection = Client(self.address, "AF_UNIX")
+            self._connection.send(question)
+            return self._connection.recv()
 
 
 @contextmanager

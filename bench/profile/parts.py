@@ -26,8 +26,10 @@ _PARTS: Sequence[tuple[str, str]] = (
     ("read from Kafka", "KafkaBatchPartitionReader|KafkaDataConsumer|KafkaConsumer"),
     ("parse JSON", "JsonToStructs|JacksonParser"),
     ("write JSON", "StructsToJson|JacksonGenerator"),
-    ("write to Kafka", r"KafkaDataWriter|KafkaProducer|^\[?kafka-producer-network-thread"),
-    ("hand results to Python", "PythonArrow|ArrowWriter|PythonRunner"),
+    (
+        "write to Kafka",
+        r"KafkaDataWriter|KafkaProducer|streamjoin/Transaction|^\[?kafka-producer-network-thread",
+    ),
     ("shuffle", "ShuffleMapTask|ShuffleBlockFetcher|BlockStoreShuffleReader"),
     ("plan batches", r"^\[?stream execution thread"),
 )

@@ -38,7 +38,7 @@ from job.event_time.partitions import Offsets, Partitions
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.source_topics import SourceTopics
 from job.join_spec.start_positions import StartPositions
-from job.plan.fingerprint import changes, frozen_topics, settings_of
+from job.plan.fingerprint import changes, frozen_topics
 from job.protocol.status import QueryState
 
 _DESIRED_STATE = "desired_state.json"
@@ -72,7 +72,7 @@ class Checkpoint:
         document = read_document(self.folder, FINGERPRINT)
         if document is not None:
             begun = self.has_begun or self.recorded_interval is not None
-            return settings_of(document) if begun else None
+            return dict(document["settings"]) if begun else None
         if self.folder.exists("query"):
             raise CheckpointError(
                 f"{self.folder.root} contains a checkpoint but no {FINGERPRINT}, so its settings "
@@ -128,9 +128,7 @@ class Checkpoint:
 
     @property
     def topic_ids(self) -> Mapping[str, str]:
-        """Kafka's id by topic. Empty: no batch was planned yet, or an earlier version that recorded
-        no ids wrote the checkpoint.
-        """
+        """Kafka's id by topic. Empty: no batch was planned yet."""
         document = read_document(self.folder, _TOPICS)
         if document is None or not self.has_begun:
             return {}
@@ -186,7 +184,7 @@ class Checkpoint:
     def source_topics(self) -> Mapping[Side, SourceTopics]:
         """The frozen topics of each side, in their order."""
         document = read_document(self.folder, FINGERPRINT)
-        frozen = {} if document is None else settings_of(document)
+        frozen = {} if document is None else document["settings"]
         return {
             side: topics for side in SIDES if (topics := frozen_topics(frozen, side)) is not None
         }

@@ -1,7 +1,4 @@
-"""The job's own JSON files in the checkpoint folder. Each contains the version of its format.
-
-Format 0: files of earlier versions, without the field `format`. They are still read.
-"""
+"""The job's own JSON files in the checkpoint folder. Each contains the version of its format."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -31,14 +28,17 @@ def write_document(folder: Documents, name: str, content: Mapping[str, Any]) -> 
 
 
 def read_document(folder: Documents, name: str) -> Mapping[str, Any] | None:
-    """The document, also of format 0. None: the file does not exist.
-
-    Raises CheckpointError for a format of a newer version.
-    """
+    """The document. None: the file does not exist. CheckpointError for another format."""
     document = folder.read(name)
-    if document is not None and document.get("format", 0) not in {0, FORMAT}:
+    if document is not None and (found := document.get("format")) != FORMAT:
+        where = f"{name} in {folder.root} has"
+        if found is None:
+            raise CheckpointError(
+                f"{where} no format, so Streamjoin has not written it, or it is damaged: restore a "
+                "backup of the checkpoint"
+            )
         raise CheckpointError(
-            f"{name} in {folder.root} has format {document['format']}, and this version reads "
-            f"formats up to {FORMAT}: start the version of Streamjoin that wrote it, or a newer one"
+            f"{where} format {found}, and this version reads format {FORMAT}: start the version of "
+            "Streamjoin that wrote it, or a newer one"
         )
     return document

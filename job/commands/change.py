@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from job.commands.spec_file import create_plan, read_spec, report_errors
+from job.commands.spec_file import create_plans, report_errors
 from job.errors import RequestError
 from job.instants import utc_text
 from job.settings import JobSettings, read_settings
@@ -48,14 +48,13 @@ def change(
     not stop: `streamjoin compare` reports how the results of both differ.
     """
     with report_errors(old_spec):
-        old = create_plan(read_spec(old_spec), registry="required")
-        settings = read_settings(JobSettings)
         if (as_json and not only_plan) or (undo and (only_plan or shadow)):
             raise RequestError(
                 "invalid options: --json requires --plan, and --undo excludes --plan and --shadow"
             )
+    old, new = create_plans([old_spec, new_spec], registry="required")
     with report_errors(new_spec):
-        new = create_plan(read_spec(new_spec), registry="required")
+        settings = read_settings(JobSettings)
         # Spark is imported only here.
         from job.change.explain import explained, facts
         from job.query import changing

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from job.commands.spec_file import SpecFile, create_plan, read_spec, report_errors
+from job.commands.spec_file import SpecFile, create_plans, report_errors
 from job.errors import RequestError
 from job.instants import to_epoch_ms
 from job.join_spec.durations import instant
@@ -38,10 +38,8 @@ def compare(
     """
     from job.compare.outputs import compare_outputs
 
-    with report_errors(spec):
-        first = create_plan(read_spec(spec))
+    first, second = create_plans([spec, other_spec])
     with report_errors(other_spec):
-        second = create_plan(read_spec(other_spec))
         report = compare_outputs(
             first,
             second,

@@ -1,8 +1,8 @@
 """The spec that a command works on: read, planned, and reported with its problems."""
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -70,6 +70,20 @@ def create_plan(spec: JoinSpec, registry: RegistryUse = "if_needed") -> JoinPlan
     """The plan of `spec` with the settings of this machine and the schemas of its registry."""
     with sql_worker() as worker:
         return plan_with(spec, SqlQuestions(worker.ask), registry)
+
+
+def create_plans(paths: Sequence[Path], registry: RegistryUse = "if_needed") -> list[JoinPlan]:
+    """The plans of several files. Prints errors as `report_errors`."""
+    plans = []
+    with ExitStack() as ended:
+        sql: SqlQuestions | None = None
+        for path in paths:
+            with report_errors(path):
+                spec = read_spec(path)
+                if sql is None:
+                    sql = SqlQuestions(ended.enter_context(sql_worker()).ask)
+                plans.append(plan_with(spec, sql, registry))
+    return plans
 
 
 def plan_with(spec: JoinSpec, sql: SqlQuestions, registry: RegistryUse = "if_needed") -> JoinPlan:

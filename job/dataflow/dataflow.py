@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from job.change.replay import Replay
 from job.dataflow.replayed import without_kept_back, without_late_rows
 from job.dataflow.results import output_records
+from job.dataflow.written import TopicLimits, written
 from job.encoding.decoded_column import decoded_column
 from job.event_time.partitions import EVENT_TIMES, OBSERVED_PARTITIONS_MAX
 from job.formats.decoder import Decoder
@@ -21,6 +22,7 @@ from job.plan import record_checks, record_sql, result_checks
 from job.plan.deduplication import id_columns
 from job.plan.plan import JoinPlan, SidePlan, window_end_column
 from job.plan.position import partition_sql, position_column
+from job.spark.observed_metrics import count_where
 from job.spark.try_eval import register_try_eval
 from job.spark.watermark import WATERMARK_METADATA
 
@@ -42,9 +44,16 @@ _NEWEST_OBSERVED = 32
 
 
 def kafka_dataflow(
-    spark: SparkSession, plan: JoinPlan, access: KafkaAccess, replay: Replay | None = None
+    spark: SparkSession,
+    plan: JoinPlan,
+    access: KafkaAccess,
+    limits: TopicLimits,
+    replay: Replay | None = None,
 ) -> DataFrame:
-    """(key, value, headers) records of `plan`, read from its topics.
+    """The COLUMNS of records of `plan` (real_time/transactions.py), read from its topics. After a
+    change, maybe also FAILURE.
+
+    `replay`: the replay after a change. None: the query replaces no other query.
 
     Each side has as many tasks as can run at once, so a task may read several partitions. Each task
     generates code before its first record, only to find it in the compilation cache: with one task
@@ -52,7 +61,8 @@ def kafka_dataflow(
     """
     tasks = max(plan.state_partitions, spark.sparkContext.defaultParallelism)
     left, right = (kafka_records(spark, plan.side(side), access).coalesce(tasks) for side in SIDES)
-    return dataflow(left, right, plan, access.registry, replay)
+    results = dataflow(left, right, plan, access.registry, replay)
+    return written(results, plan, limits, marks_failures=replay is not None)
 
 
 def kafka_records(spark: SparkSession, side: SidePlan, access: KafkaAccess) -> DataFrame:
@@ -68,10 +78,8 @@ def dataflow(
     registry: "RegistryAccess | None" = None,
     replay: Replay | None = None,
 ) -> DataFrame:
-    """As `kafka_dataflow`, for two streams with the columns of Spark's Kafka source.
-
-    `replay`: the replay after a change. None: the query replaces no other query.
-    """
+    """The results, from two streams with the columns of Spark's Kafka source: rows of
+    `output_records`. `replay`: as for `kafka_dataflow`."""
     if plan.checks.any:
         register_try_eval(left_records.sparkSession)
     left = side_rows(left_records, plan.left, plan, registry)
@@ -186,12 +194,6 @@ def _is_none_of(partition: str, observed: Sequence[int]) -> str:
     if list(observed) == list(range(len(observed))):
         return f"{partition} >= {len(observed)} AND "
     return f"{partition} NOT IN ({', '.join(map(str, observed))}) AND "
-
-
-def count_where(condition: str) -> Column:
-    """As count_if, for which Spark adds a column: one more projection per record, and a larger
-    plan to optimize in each batch."""
-    return F.expr(f"count(CASE WHEN {condition} THEN 1 END)")
 
 
 def _unknown_ids() -> str:

@@ -1,4 +1,4 @@
-"""Optional columns of a result, besides key, value and headers. Executors import this module."""
+"""Optional columns of a result, besides key, value and headers."""
 
 TIMESTAMP = "timestamp"
 """Timestamp of the record in milliseconds. Only if the spec has `output.timestamp: event_time`."""

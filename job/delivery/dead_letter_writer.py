@@ -1,11 +1,11 @@
-"""Writes the dead letters of a batch: its bad records, late rows and unwritten results.
+"""Writes the dead letters of a batch of Spark's join: its bad records and late rows.
 
 The query only counts bad records. If a batch has counted one, the offsets that the batch has read
 on that side are read again with the same SQL. While all records are good this costs nothing.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
@@ -13,14 +13,12 @@ import structlog
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from job.dataflow.dataflow import count_where, dataflow, decoded, side_rows
+from job.dataflow.dataflow import dataflow, decoded, side_rows
+from job.dataflow.output_columns import PARTITION, TIMESTAMP
 from job.dead_letters import headers as names
 from job.dead_letters import sql
 from job.dead_letters.failure_text import (
     BAD_RECORD,
-    REMEDIES,
-    UNWRITTEN_RESULT,
-    without_key,
 )
 from job.delivery.finished_batch import FinishedBatch
 from job.errors import BadRecordError
@@ -28,34 +26,18 @@ from job.join_spec.sides import SIDES, Side
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan.plan import JoinPlan, window_end_column
 from job.plan.position import partition_and_offset, position_column
-from job.plan.record_checks import EXPRESSION_FAILED
-from job.plan.result_checks import texts
-from job.plan.result_id import ID_HEADER
-from job.protocol.totals import Totals
+from job.real_time.transactions import ID
 from job.spark.executed_join import OffsetRange
 from job.spark.join_input import join_input
-from job.spark.observed_metrics import frame_metrics
-
-_COUNTS = "dead_letters"
+from job.sql.literals import quoted
 
 Counts = Mapping[tuple[str, str], int]
 """Count by side and reason."""
-Write = Callable[[DataFrame], Counts]
-"""Writes a frame of (key, value, headers, side, reason) and returns the counts of its rows. The
-counts are empty if an earlier attempt wrote the rows."""
+Write = Callable[[DataFrame], bool]
+"""Writes records (COLUMNS of real_time/transactions.py). Returns False if an earlier attempt of the
+batch has written them."""
 
 _log = structlog.get_logger()
-
-
-@dataclass(frozen=True)
-class _Result:
-    """A result that is not written."""
-
-    id: str
-    reason: str
-    message: str
-    size: int
-    """Bytes. 0: its value could not be computed."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +46,6 @@ class DeadLetterWriter:
     access: KafkaAccess
     bytes_max: int
     """Largest record that the dead-letter topic accepts; 0 without a topic."""
-    output_bytes_max: int
-    """Largest record that the output topic accepts."""
 
     def write_batch(self, spark: SparkSession, batch: FinishedBatch, write: Write) -> Counts:
         """Write the dead letters of the batch with `write`. Returns their counts.
@@ -80,13 +60,23 @@ class DeadLetterWriter:
             for side in SIDES
             if self._may_have_letters(batch, side)
         ]
-        if unwritten := self._unwritten_results(batch):
-            frames.append(self._of_results(spark, unwritten))
         if not frames:
             return {}
-        counts = write(reduce(DataFrame.unionByName, frames))
+        counts = self._write(reduce(DataFrame.unionByName, frames), write)
         self._compare_late_rows(batch, counts)
         return counts
+
+    def _write(self, letters: DataFrame, write: Write) -> Counts:
+        """`letters`: (key, value, headers, side, reason). Empty counts if an earlier attempt of the
+        batch has written them."""
+        assert self.plan.dead_letter is not None
+        letters.persist()
+        try:
+            counts = letters.groupBy("side", "reason").count().collect()
+            is_written = write(letters.selectExpr(*_record_columns(self.plan.dead_letter.topic)))
+        finally:
+            letters.unpersist()
+        return {(side, reason): count for side, reason, count in counts} if is_written else {}
 
     def _may_have_letters(self, batch: FinishedBatch, side: Side) -> bool:
         """Whether the side may have dead letters. Spark counts late rows of both sides together."""
@@ -167,47 +157,6 @@ class DeadLetterWriter:
         at = side_plan.event_time_column if self.plan.window is None else window_end_column(side)
         return rows.where(F.col(f"`{at}`") <= _late_watermark(batch)).select(position_column(side))
 
-    def _unwritten_results(self, batch: FinishedBatch) -> list[_Result]:
-        output, expressions = batch.observed.output, texts(self.plan)
-        limit = f"topic {self.plan.output.topic} accepts {self.output_bytes_max}"
-        oversized = [
-            _Result(
-                result.id,
-                names.VALUE_TOO_LARGE,
-                f"the result has {result.size} bytes, and {limit}",
-                result.size,
-            )
-            for result in output.oversized
-        ]
-        why = without_key(self.plan.output.topic)
-        keyless = [
-            _Result(result.id, names.NULL_KEY, why, result.size) for result in output.without_key
-        ]
-        failed = [
-            _Result(
-                result.id,
-                EXPRESSION_FAILED,
-                f"{result.field} cannot be evaluated on this result: "
-                f"{expressions.get(result.field, '')}",
-                0,
-            )
-            for result in output.failed
-        ]
-        return [*oversized, *keyless, *failed]
-
-    def _of_results(self, spark: SparkSession, unwritten: Sequence[_Result]) -> DataFrame:
-        """Dead letters without value; their id names the records of the result."""
-        headers = sql.result_headers(self.plan, ID_HEADER, message="message", size="size")
-        rows = [(result.id, result.reason, result.message, result.size) for result in unwritten]
-        shape = "id STRING, reason STRING, message STRING, size BIGINT"
-        return spark.createDataFrame(rows, shape).selectExpr(
-            "cast(NULL AS BINARY) AS key",
-            "cast(NULL AS BINARY) AS value",
-            f"{headers} AS headers",
-            "'output' AS side",
-            "reason",
-        )
-
     def _fail_on_first(self, spark: SparkSession, batch: FinishedBatch) -> None:
         for side in SIDES:
             if not self._may_have_letters(batch, side):
@@ -223,15 +172,6 @@ class DeadLetterWriter:
                     message=first["dead_message"],
                 )
                 raise BadRecordError(message)
-        for result in self._unwritten_results(batch):
-            raise BadRecordError(
-                UNWRITTEN_RESULT.format(
-                    id=result.id,
-                    reason=result.reason,
-                    message=result.message,
-                    remedy=REMEDIES[result.reason],
-                )
-            )
 
     def _topic(self, side: Side, position: int) -> str:
         number, _ = partition_and_offset(position)
@@ -249,20 +189,11 @@ def _late_watermark(batch: FinishedBatch) -> Column:
     return F.timestamp_millis(F.lit(batch.join.late_watermark_ms).cast("long"))
 
 
-def with_counts(letters: DataFrame) -> DataFrame:
-    """Adds the counts that `counts_of` returns once all rows have been computed."""
-    counts = [
-        count_where(f"side = '{side}' AND reason = '{reason}'").alias(f"{side}/{reason}")
-        for side, reasons in Totals().dead_letters.items()
-        for reason in reasons
-    ]
-    return letters.observe(_COUNTS, *counts)
-
-
-def counts_of(written: DataFrame) -> Counts:
-    return {
-        (side, reason): count
-        for name, count in frame_metrics(written, _COUNTS).items()
-        for side, reason in [name.split("/")]
-        if count
-    }
+def _record_columns(topic: str) -> list[str]:
+    """The COLUMNS of records, from (key, value, headers)."""
+    optional = (
+        f"'' AS {ID}",
+        f"cast(null AS BIGINT) AS {TIMESTAMP}",
+        f"cast(null AS INT) AS {PARTITION}",
+    )
+    return [f"{quoted(topic)} AS topic", "key", "value", "headers", *optional]

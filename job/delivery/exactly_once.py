@@ -1,5 +1,5 @@
-"""Exactly-once delivery, for both engines: the identity of a query in the commit topic, the
-fingerprint of a batch, and failures as errors for users. Runs on the driver.
+"""Exactly-once delivery on the driver: the identity of a query in the commit topic, and the
+fingerprint of a batch.
 """
 
 import hashlib
@@ -12,34 +12,25 @@ from confluent_kafka import KafkaException
 from job.change.replay import Replay
 from job.checkpoint.checkpoint import Checkpoint
 from job.delivery import producers
-from job.delivery.commit_topic import dead_letter_partition
-from job.delivery.interval_protocol import Fence
+from job.delivery.delivered import Fence
 from job.delivery.markers import encoded_fence, fence_key
 from job.delivery.ownership import ensure_ownership
-from job.delivery.transactions import Report, Target, TransactionSlot, slot_of, transactional_id
-from job.errors import CheckpointError, DeliveryError, FencedError, StreamjoinError
+from job.delivery.slots import Target, dead_letter_slot, slot_of
 from job.kafka.clients import produce
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.plan import tuning
 from job.plan.plan import JoinPlan
-from job.plan.result_id import ID_HEADER
 
 _THREADS = 8
 
 
-def delivery_target(
-    plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint, *, record_bytes_max: int
-) -> Target:
-    output = plan.output
+def delivery_target(plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint) -> Target:
     return Target(
         client=tuple(librdkafka_settings(access).items()),
         name=plan.name,
         query_id=checkpoint.query_id,
-        output_topic=output.topic,
-        id_header=None if output.headers else ID_HEADER,
-        commit_topic=output.commit_topic,
+        commit_topic=plan.output.commit_topic,
         transaction_timeout_seconds=tuning.TRANSACTION_TIMEOUT_SECONDS,
-        record_bytes_max=record_bytes_max,
     )
 
 
@@ -90,7 +81,7 @@ def fence_slots(plan: JoinPlan, target: Target, number: int) -> None:
 
 
 def _fence(target: Target, fence: Fence, partition: int) -> None:
-    """As `fence_slot` in interval_protocol.py."""
+    """As `fence_slot` in tests/unit/delivery/interval_protocol.py."""
     slot, topic = slot_of(partition), target.commit_topic
     settings = target.producer_settings(slot)
     try:
@@ -113,34 +104,3 @@ def input_fingerprint(checkpoint: Checkpoint, batch_id: int) -> str:
     """
     text = checkpoint.planned_batch(batch_id)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def dead_letter_slot(plan: JoinPlan) -> TransactionSlot:
-    return TransactionSlot("dead-letters", dead_letter_partition(plan))
-
-
-def delivery_error(
-    batch_id: int, report: Report, target: Target, slot: TransactionSlot
-) -> StreamjoinError:
-    """The failure of `report` for users."""
-    if report.result == "disagreement":
-        return CheckpointError(
-            f"checkpoint and commit topic {target.commit_topic} disagree: {report.message}"
-        )
-    if report.result == "taken_over":
-        return FencedError(
-            f"another query has taken over the name {target.name} in the commit topic "
-            f"{target.commit_topic}: {report.message}. Two queries with one name cannot both "
-            "run: end one of the jobs, or change the `name` of this one"
-        )
-    identity = transactional_id(target.name, slot.name)
-    if report.result == "fenced":
-        return FencedError(
-            f"another job has taken over this query: it now writes as {identity}. Two jobs "
-            f"with one name cannot both run: end one of them, and `restart` the other"
-        )
-    return DeliveryError(
-        f"batch {batch_id} could not be delivered to {target.output_topic} as {identity} "
-        f"({report.result}): {report.message}{producers.again(report.retryable, 'runs the batch')}",
-        retryable=report.retryable,
-    )

@@ -9,12 +9,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from job.change.replay import Replay, ReplayPhase
 from job.checkpoint.checkpoint import Checkpoint
-from job.delivery.finished_batch import observed_output
+from job.dataflow.written import OUTPUT
 from job.errors import CheckpointError
+from job.spark.observed_metrics import batch_metrics
 
 
 class KeptBack:
-    def __init__(self, checkpoint: Checkpoint | None = None, replay: Replay | None = None) -> None:
+    def __init__(self, checkpoint: Checkpoint, replay: Replay | None) -> None:
         """`replay` None: the query replaces no other one."""
         self.has_whole_batch = False
         """Whether all results of the current batch are kept back."""
@@ -30,10 +31,11 @@ class KeptBack:
 
     def results(self, query: StreamingQuery) -> int:
         """The number of results of the current batch, which are kept back."""
-        return observed_output(query).results
+        results: int = batch_metrics(query, OUTPUT).get("records", 0)
+        return results
 
     def _contains(self, batch_id: int) -> bool:
-        if self._replay is None or self._checkpoint is None:
+        if self._replay is None:
             return False
         batch = self._checkpoint.batch(batch_id)
         assert batch is not None, "Spark writes the offset log before it begins the batch"

@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Message, TopicPartition
 
 from job.delivery.commit_protocol import NO_BATCH, Marker, UnavailableError
-from job.delivery.interval_protocol import Delivered, Fence
+from job.delivery.delivered import Delivered, Fence
 from job.delivery.producers import describe_failure, is_lasting
 from job.kafka.clients import LATEST, admin, connect, consumer, list_offsets, poll
 
@@ -34,18 +34,6 @@ def marker_key(name: str, slot: str) -> bytes:
 
 def fence_key(name: str, slot: str) -> bytes:
     return marker_key(name, slot) + _FENCE
-
-
-@dataclass(frozen=True)
-class OldKey:
-    """Key of older versions, which had one per query."""
-
-    query_id: str
-    slot: str
-
-    @property
-    def encoded(self) -> bytes:
-        return f"{self.query_id}/{self.slot}".encode(errors="surrogateescape")
 
 
 def encoded(marker: Marker) -> bytes:
@@ -79,8 +67,7 @@ class Record:
 def decoded(record: Record) -> Marker:
     """Raises UnavailableError if the record is no marker."""
     fields, size = _fields(record), len(record.value)
-    query_id = fields.get("query_id") if "format" in fields else _old_key(record.key).query_id
-    match fields.get("fingerprint"), query_id:
+    match fields.get("fingerprint"), fields.get("query_id"):
         case str(fingerprint), str(query_id):
             return Marker(fields["batch_id"], fingerprint, query_id)
         case str(), _:
@@ -116,11 +103,6 @@ def _no_marker(record: Record, content: str) -> UnavailableError:
     )
 
 
-def _old_key(key: bytes) -> OldKey:
-    query_id, _, slot = key.decode(errors="surrogateescape").partition("/")
-    return OldKey(query_id, slot)
-
-
 @dataclass
 class _ReadPartition:
     """Content of a partition of the commit topic."""
@@ -131,20 +113,16 @@ class _ReadPartition:
 
 
 class MarkerReader:
-    """Reads markers. Each read of a partition continues where the previous read ended. One reader
-    per process, for use on one thread."""
+    """Reads markers. Each read of a partition continues where the previous read ended. For use
+    on one thread."""
 
     def __init__(
         self,
         client: Mapping[str, str],
         topic: str,
         group: str,
-        *,
-        has_one_record_a_transaction: bool = True,
     ) -> None:
-        """`has_one_record_a_transaction`: the reader need not wait for the last control record."""
         self._topic = topic
-        self._has_one_record_a_transaction = has_one_record_a_transaction
         self._known: dict[int, _ReadPartition] = {}
         self._admin = admin(client)
         self._consumer = consumer({**client, "fetch.wait.max.ms": 10}, group)
@@ -177,19 +155,6 @@ class MarkerReader:
         self._known[partition] = known
         record = known.records.get(key)
         return None if record is None else decoded(record)
-
-    def old_keys(self, partition: int, *, to_the_end: bool) -> list[OldKey]:
-        """Keys of older versions in the partition, sorted by their newest markers.
-
-        `to_the_end`: as for `newest`.
-        """
-        self._known.pop(partition, None)  # maybe only the tail was read
-        self.newest(partition, b"", to_the_end=to_the_end)
-        return [
-            _old_key(key)
-            for key, record in self._known[partition].records.items()
-            if record.value and b'"format"' not in record.value
-        ]
 
     def delivered(
         self, partition: int, key: bytes, query_id: str, *, to_the_end: bool
@@ -238,7 +203,7 @@ class MarkerReader:
         try:
             while known.next_offset < end:
                 message = poll(self._consumer, _POLL_SECONDS)
-                if message is not None and self._take(message, known, end) and not to_the_end:
+                if message is not None and self._take(message, known) and not to_the_end:
                     return
                 if time.monotonic() > deadline:
                     raise UnavailableError(
@@ -249,7 +214,7 @@ class MarkerReader:
         finally:
             self._consumer.unassign()
 
-    def _take(self, message: Message, known: _ReadPartition, end: int) -> bool:
+    def _take(self, message: Message, known: _ReadPartition) -> bool:
         """Record a marker. Returns whether this is the last record that is committed at present."""
         offset = message.offset()
         assert offset is not None
@@ -261,8 +226,5 @@ class MarkerReader:
         partition, value = message.partition(), message.value() or b""
         assert partition is not None
         known.records[key] = Record(self._topic, partition, offset, key, value)
-        # The control record of the transaction follows its last record. If only one offset
-        # follows, it is that of the control record.
-        is_last = self._has_one_record_a_transaction and offset + 2 >= end
-        known.next_offset = end if is_last else offset + 1
+        known.next_offset = offset + 1
         return False

@@ -6,10 +6,10 @@ deliver all results again, or two jobs would write at the same time.
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from confluent_kafka import KafkaException, Producer
@@ -18,20 +18,17 @@ from job.checkpoint.checkpoint import Checkpoint
 from job.delivery import producers
 from job.delivery.commit_protocol import (
     NO_BATCH,
-    RETIRED,
     DeliveredAfterCutError,
     Marker,
     NotDeliveredError,
     Step,
     TakenOverError,
-    UnavailableError,
-    retire,
     run,
     take_over,
 )
-from job.delivery.interval_protocol import Delivered
-from job.delivery.markers import MarkerReader, OldKey, encoded, marker_key
-from job.delivery.transactions import Target, TransactionSlot, new_reader, slot_of
+from job.delivery.delivered import Delivered
+from job.delivery.markers import MarkerReader, encoded, marker_key
+from job.delivery.slots import Slot, Target, slot_of
 from job.errors import CheckpointError, DeliveryError
 from job.kafka.clients import produce
 from job.plan.plan import JoinPlan
@@ -43,7 +40,7 @@ _THREADS = 8
 def ensure_ownership(
     target: Target,
     checkpoint: Checkpoint,
-    dead_letters: TransactionSlot,
+    dead_letters: Slot,
     *,
     since: int,
     new_query: bool,
@@ -61,17 +58,15 @@ def ensure_ownership(
         if checkpoint.owns_name and topic.owner(slot_of(0)) == target.query_id:
             return
         with ThreadPoolExecutor(_THREADS, "ownership") as threads:
-            contents = list(threads.map(topic.content, topic.slots))
-            owners, outdated = _owners(contents, dead_letters)
+            slots = topic.slots
+            found = zip(slots, threads.map(topic.owner, slots), strict=True)
+            owners, outdated = _owners(found, dead_letters)
             replaces = _replace_queries(
                 target, checkpoint, owners, outdated, since=since, new_query=new_query
             )
-            old_queries = {key.query_id for content in contents for key in content.old_keys}
-            if checkpoint.has_begun and not owners - {target.query_id}:
-                old_queries.add(target.query_id)  # it may run its first batch
-            take = partial(_take, target, topic, replaces, old_queries, last_batches)
-            take(contents[0])  # of two queries that start at the same time, one fails here
-            list(threads.map(take, contents[1:]))
+            take = partial(_take, target, topic, replaces, last_batches)
+            take(slots[0])  # of two queries that start at the same time, one fails here
+            list(threads.map(take, slots[1:]))
         checkpoint.owns_name = True
 
 
@@ -79,7 +74,7 @@ def newest_delivered(plan: JoinPlan, target: Target, *, to_the_end: bool) -> Del
     """What the query of `target` has delivered. `to_the_end`: False: without the records that open
     transactions hide."""
     with _errors_for_users(target):
-        reader = new_reader(target, has_one_record_a_transaction=False)
+        reader = target.reader()
         partitions = range(min(plan.state_partitions, reader.partitions))
         found = [
             reader.delivered(
@@ -122,41 +117,22 @@ def _errors_for_users(target: Target) -> Iterator[None]:
         raise producers.delivery_error(what, error) from error
 
 
-@dataclass(frozen=True)
-class _SlotContent:
-    """Markers of one slot in the commit topic."""
-
-    slot: TransactionSlot
-    owner: str | None
-    """Query of the newest marker. None: there is no marker."""
-    old_keys: tuple[OldKey, ...] = ()
-    """Keys of queries of older versions, whose jobs may still run."""
-
-    def keys_of(self, query_ids: Collection[str]) -> set[OldKey]:
-        """Old keys, also those that have no marker yet."""
-        return {*self.old_keys, *(OldKey(query_id, self.slot.name) for query_id in query_ids)}
-
-
 class _CommitTopic:
-    def __init__(self, target: Target, dead_letters: TransactionSlot) -> None:
+    def __init__(self, target: Target, dead_letters: Slot) -> None:
         self._target = target
         self._dead_letters = dead_letters
         self._readers = threading.local()
-        # Old keys do not contain the name of the join. In a topic that several joins share, they
-        # may belong to another join.
-        self._is_shared = target.commit_topic != f"{target.name}.commits"
 
     @property
     def reader(self) -> MarkerReader:
         """The reader of this thread."""
         if not hasattr(self._readers, "reader"):
-            # Markers of an older version are retired and copied in one transaction.
-            self._readers.reader = new_reader(self._target, has_one_record_a_transaction=False)
+            self._readers.reader = self._target.reader()
         reader: MarkerReader = self._readers.reader
         return reader
 
     @property
-    def slots(self) -> list[TransactionSlot]:
+    def slots(self) -> list[Slot]:
         """Slots of every query that has used the topic, with any number of state partitions."""
         partitions = self.reader.partitions
         slots = [slot_of(partition) for partition in range(partitions)]
@@ -165,42 +141,28 @@ class _CommitTopic:
     def _is_in(self, partitions: int) -> bool:
         return self._dead_letters.commit_partition < partitions
 
-    def owner(self, slot: TransactionSlot) -> str | None:
+    def owner(self, slot: Slot) -> str | None:
+        """The query of the newest marker. None: there is no marker."""
         key = marker_key(self._target.name, slot.name)
         marker = self.reader.newest(slot.commit_partition, key, to_the_end=False)
         return None if marker is None else marker.query_id
 
-    def content(self, slot: TransactionSlot) -> _SlotContent:
-        owner = self.owner(slot)
-        if slot == self._dead_letters:
-            return _SlotContent(slot, owner)
-        old_keys = self.old_keys(slot, to_the_end=False)
-        rows = [key for key in old_keys if key.slot == slot.name]
-        if owner is None and rows and slot.commit_partition < self._dead_letters.commit_partition:
-            owner = rows[-1].query_id
-        return _SlotContent(slot, owner, tuple(old_keys))
-
-    def old_keys(self, slot: TransactionSlot, *, to_the_end: bool) -> list[OldKey]:
-        return [
-            key
-            for key in self.reader.old_keys(slot.commit_partition, to_the_end=to_the_end)
-            if not self._is_shared or key.query_id == self._target.query_id
-        ]
-
 
 def _owners(
-    contents: Iterable[_SlotContent], dead_letters: TransactionSlot
+    found: Iterable[tuple[Slot, str | None]], dead_letters: Slot
 ) -> tuple[set[str], set[str]]:
     """The owners of the state partitions, and outdated owners of the dead letters.
+
+    `found`: the slots with their owners.
 
     The partition of the dead letters depends on the number of state partitions. So its newest
     marker can be that of a query whose state partitions other queries have taken over since.
     """
     rows: set[str] = set()
     letters: set[str] = set()
-    for content in contents:
-        if content.owner is not None:
-            (letters if content.slot == dead_letters else rows).add(content.owner)
+    for slot, owner in found:
+        if owner is not None:
+            (letters if slot == dead_letters else rows).add(owner)
     return (rows, letters - rows) if rows else (letters, set())
 
 
@@ -251,69 +213,44 @@ def _take(
     target: Target,
     topic: _CommitTopic,
     replaces: Collection[str],
-    old_queries: Collection[str],
     last_batches: Mapping[str, int] | None,
-    content: _SlotContent,
+    slot: Slot,
 ) -> None:
-    for old in content.keys_of(old_queries):
-        old_id = f"streamjoin-{target.name}-{old.query_id}-{old.slot}"
-        writer = _Writer(target, topic.reader, content.slot, old.encoded, old_id)
-        run(retire(), partial(writer.perform, partial(_retirement, target, old)))
-    key = marker_key(target.name, content.slot.name)
     claim = Marker(NO_BATCH, "", target.query_id)
-    writer = _Writer(target, topic.reader, content.slot, key, reads_parts_of=last_batches or ())
-    run(take_over(claim, replaces, last_batches), partial(writer.perform, lambda _: [(key, claim)]))
-    # Transactions that were open before are decided now.
-    if content.old_keys and topic.old_keys(content.slot, to_the_end=True):
-        raise UnavailableError("a job of an older version delivered during the start")
-
-
-def _retirement(
-    target: Target, old: OldKey, marker: Marker | None
-) -> Iterator[tuple[bytes, Marker]]:
-    yield old.encoded, Marker(RETIRED, "", old.query_id)
-    if old.query_id == target.query_id and marker is not None:
-        yield marker_key(target.name, old.slot), marker
+    writer = _Writer(target, topic.reader, slot, claim, reads_parts_of=last_batches or ())
+    run(take_over(claim, replaces, last_batches), writer.perform)
 
 
 class _Writer:
-    """Performs the steps of the protocol on one key of one partition."""
+    """Performs the steps of `take_over` in one slot."""
 
     def __init__(
         self,
         target: Target,
         reader: MarkerReader,
-        slot: TransactionSlot,
-        key: bytes,
-        old_id: str | None = None,
-        reads_parts_of: Collection[str] = (),
+        slot: Slot,
+        claim: Marker,
+        *,
+        reads_parts_of: Collection[str],
     ) -> None:
-        """`old_id`: transactional id of an older version. None: that of the slot. `reads_parts_of`:
-        queries whose markers READ_MARKER returns with the newest interval of which they have
-        delivered a part. The marker of an interval is written at its end."""
+        """`reads_parts_of`: queries whose markers READ_MARKER returns with the newest interval of
+        which they have delivered a part. The marker of an interval is written at its end."""
         self._topic = target.commit_topic
         self._reader = reader
         self._partition = slot.commit_partition
         self._settings = target.producer_settings(slot)
-        if old_id is not None:
-            self._settings["transactional.id"] = old_id
-        self._key = key
+        self._key = marker_key(target.name, slot.name)
+        self._claim = claim
         self._reads_parts_of = reads_parts_of
         self._producer: Producer | None = None
-        self._found: Marker | None = None
 
-    def perform(
-        self, markers: Callable[[Marker | None], Iterable[tuple[bytes, Marker]]], step: Step
-    ) -> Marker | None:
-        """`markers`: returns what WRITE_MARKER writes, from the marker that READ_MARKER found."""
+    def perform(self, step: Step) -> Marker | None:
         try:
-            return self._perform(markers, step)
+            return self._perform(step)
         except KafkaException as error:
             raise producers.failure_of(step, error) from error
 
-    def _perform(
-        self, markers: Callable[[Marker | None], Iterable[tuple[bytes, Marker]]], step: Step
-    ) -> Marker | None:
+    def _perform(self, step: Step) -> Marker | None:
         if step in {Step.PEEK_MARKER, Step.READ_MARKER}:
             to_the_end = step is Step.READ_MARKER
             found = self._reader.newest(self._partition, self._key, to_the_end=to_the_end)
@@ -321,7 +258,6 @@ class _Writer:
                 arguments = self._partition, self._key, found.query_id
                 delivered = self._reader.delivered(*arguments, to_the_end=True)
                 found = replace(found, batch_id=delivered.batch_id)
-            self._found = found
             return found
         if step is Step.INIT:
             self._producer = producers.init_producer(self._settings, self._topic)
@@ -331,8 +267,8 @@ class _Writer:
             case Step.BEGIN:
                 self._producer.begin_transaction()
             case Step.WRITE_MARKER:
-                for key, marker in markers(self._found):
-                    produce(self._producer, self._topic, encoded(marker), key, self._partition)
+                marker = encoded(self._claim)
+                produce(self._producer, self._topic, marker, self._key, self._partition)
             case Step.COMMIT:
                 self._producer.commit_transaction(producers.COMMIT_SECONDS)
             case Step.ABORT:

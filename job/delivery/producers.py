@@ -1,6 +1,5 @@
-"""Transactional producers, and their errors as errors of the commit protocol."""
+"""Transactional producers of the driver, and errors of producers as errors for users."""
 
-import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -24,21 +23,11 @@ COMMIT_SECONDS = 90.0
 SETTINGS: Mapping[str, str | int | bool] = MappingProxyType(
     {
         "log_level": 0,  # errors are raised
-        "compression.type": "lz4",
-        "linger.ms": 10,
-        # As Kafka's Java client: librdkafka's default distributes keys by another hash, and results
-        # would not be in the partitions of input records with the same keys.
-        "partitioner": "murmur2_random",
         # A record that the broker has not accepted after this time fails the transaction.
         "message.timeout.ms": 60_000,
         "delivery.report.only.error": True,
     }
 )
-
-# Bounds the memory of a worker, which waits while the queue is full.
-_QUEUE_KBYTES = 65_536
-_RECORD_BYTES_MIN = 1_000  # librdkafka's minimum of message.max.bytes
-_RECORD_BYTES_MAX = 1_000_000_000  # librdkafka's maximum
 
 _FENCED = frozenset(
     {
@@ -60,9 +49,6 @@ _REMEDIES: Mapping[int, str] = MappingProxyType(
         KafkaError._UNKNOWN_TOPIC: _DELETED,
         KafkaError.UNKNOWN_TOPIC_OR_PART: _DELETED,
         KafkaError.TOPIC_EXCEPTION: _DELETED,
-        KafkaError._UNKNOWN_PARTITION: (
-            "The topic was recreated with fewer partitions. A start of the query reads their number"
-        ),
         KafkaError.INVALID_CONFIG: "Correct the settings of the topic",
         KafkaError.INVALID_RECORD: (
             "A topic with cleanup.policy=compact accepts no record without a key: set output.key "
@@ -85,36 +71,14 @@ _REMEDIES: Mapping[int, str] = MappingProxyType(
     }
 )
 
-# Producers created ahead of time, not yet initialized: librdkafka initializes each only once. A new
-# producer takes 50 to 500 ms to connect, a spare one 5 ms.
-_spares: dict[frozenset[tuple[str, str | int | bool]], Producer] = {}
-_SPARES_MAX = 16
-
-
-def size_limits(record_bytes_max: int) -> dict[str, int]:
-    """Settings of a producer for a topic that accepts records of `record_bytes_max`. A queue that
-    is smaller than a record never has room for the record."""
-    record_bytes = min(max(record_bytes_max, _RECORD_BYTES_MIN), _RECORD_BYTES_MAX)
-    return {
-        "message.max.bytes": record_bytes,
-        "queue.buffering.max.kbytes": max(_QUEUE_KBYTES, math.ceil(record_bytes / 1024)),
-    }
-
 
 def init_producer(settings: Mapping[str, str | int | bool], topic: str) -> Producer:
     """Initialize a producer, and fence all others of its transactional id."""
-    producer = _spares.pop(frozenset(settings.items()), None) or Producer({**settings})
+    producer = Producer({**settings})
     # Without a connection librdkafka does not find the coordinator, and retries in 0.5 s.
     connect(producer, INIT_SECONDS, topic)
     producer.init_transactions(INIT_SECONDS)
     return producer
-
-
-def prepare(settings: Mapping[str, str | int | bool]) -> None:
-    """Create a producer for the next transaction, which connects in the background."""
-    if len(_spares) >= _SPARES_MAX:
-        _spares.clear()
-    _spares[frozenset(settings.items())] = Producer({**settings})
 
 
 def is_lasting(code: int) -> bool:

@@ -3,7 +3,7 @@
 import structlog
 from confluent_kafka import KafkaException
 
-from job.dataflow.real_time import TopicLimits
+from job.dataflow.written import TopicLimits
 from job.kafka.clients import admin, describe_error
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.kafka.topic_settings import Settings, bytes_max, is_compacted, settings_of

@@ -83,5 +83,5 @@ class Interval:
             None
             if ends is None
             else {side: {int(n): end for n, end in ends[side].items()} for side in SIDES},
-            tuple(document.get("earlier", ())),
+            tuple(document["earlier"]),
         )

@@ -13,7 +13,7 @@ from functools import cached_property
 from job.errors import Problem, SpecError
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.value_schema import ValueSchema
-from job.sql.questions import Analysis, Name, SqlError, SqlQuestions
+from job.sql.questions import Analysis, Columns, Name, SqlError, SqlQuestions
 from job.sql.types import BOOLEAN, STRING, VOID, SqlType
 
 
@@ -59,13 +59,13 @@ def column_name(side: Side, column: str) -> str:
     return f"{side}_{column}"
 
 
-def columns_ddl(sides: Mapping[Side, ValueSchema]) -> str:
+def columns_of(sides: Mapping[Side, ValueSchema]) -> Columns:
     """The columns of the dataflow."""
-    return ", ".join(
-        f"{_quoted(column_name(side, column.name))} {column.type}"
+    return [
+        (column_name(side, column.name), str(column.type))
         for side, schema in sides.items()
         for column in schema.columns
-    )
+    ]
 
 
 def conjunction(parts: Sequence[Expression]) -> Expression | None:
@@ -95,9 +95,9 @@ class Scope:
     """Output columns by name. In an expression they are replaced by their own expressions."""
 
     @cached_property
-    def ddl(self) -> str:
+    def columns(self) -> Columns:
         """The columns of the dataflow."""
-        return columns_ddl(self.sides)
+        return columns_of(self.sides)
 
     @cached_property
     def written(self) -> dict[str, str]:
@@ -154,14 +154,14 @@ class Scope:
 def expression(text: str, scope: Scope, field: str) -> Expression:
     """`text` resolved and checked. SpecError with `field` if `text` is invalid."""
     with _problem_of(text, scope, field):
-        return _of(scope.sql.analysis(scope.named(text), scope.ddl), text, scope)
+        return _of(scope.sql.analysis(scope.named(text), scope.columns), text, scope)
 
 
 def predicate(text: str, scope: Scope, field: str) -> Expression:
     """As `expression`, for a filter: the type must be BOOLEAN."""
     parsed = _boolean(expression(text, scope, field), scope, field, (BOOLEAN,))
     with _problem_of(text, scope, field):
-        scope.sql.analysis(parsed.sql, scope.ddl, is_filter=True)
+        scope.sql.analysis(parsed.sql, scope.columns, is_filter=True)
     return parsed
 
 
@@ -178,7 +178,7 @@ def renamed(part: Expression, scope: Scope, columns: Mapping[str, str]) -> Expre
     """The expression with other columns of the dataflow. SqlError if Spark refuses it then."""
     text, names, _ = scope.sql.names(part.sql)
     sql = _with_names(text, names, lambda name: _quoted(columns[name.parts[0]]))
-    return _of(scope.sql.analysis(sql, scope.ddl), _with_names_of_the_spec(sql, scope), scope)
+    return _of(scope.sql.analysis(sql, scope.columns), _with_names_of_the_spec(sql, scope), scope)
 
 
 @contextmanager
@@ -227,7 +227,7 @@ def _boolean(
         f"cast({part.sql} AS BOOLEAN)" if part.type == STRING else f"({part.sql})"
         for part in parsed.terms
     ]
-    return _of(scope.sql.analysis(" AND ".join(terms), scope.ddl), parsed.text, scope)
+    return _of(scope.sql.analysis(" AND ".join(terms), scope.columns), parsed.text, scope)
 
 
 def _not_boolean(kind: SqlType) -> str:

@@ -43,7 +43,7 @@ def _dead_letters(plan: JoinPlan, topic: str) -> Iterator[tuple[str, str]]:
         yield from dead_letter_lines(topic, plan.output.delivery)
         return
     yield ("dead letters", f"in topic {topic}: original key, value and headers, with the reason in")
-    yield ("", "headers __streamjoin.errors.*. A batch with a dead letter reads the")
+    yield ("", "headers __streamjoin.errors.*. A batch with a bad record reads the")
     yield ("", "records of that side a second time; other batches have no overhead")
     if plan.output.delivery is Delivery.EXACTLY_ONCE:
         yield ("", "Each is written once, for consumers with isolation.level=read_committed")

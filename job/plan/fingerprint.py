@@ -6,18 +6,17 @@ Pure. checkpoint.py stores the fingerprint next to the checkpoint and refuses a 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from job.formats.schemas import schema_id_of
 from job.join_spec.durations import duration_text
 from job.join_spec.engine import Engine
-from job.join_spec.expressions import columns_ddl
+from job.join_spec.expressions import columns_of
 from job.join_spec.output import OutputTimestamp
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.source_topics import SourceTopics
 from job.plan import tuning
 from job.plan.plan import JoinPlan
-from job.sql.questions import SqlError, SqlQuestions
+from job.sql.questions import Columns, SqlError, SqlQuestions
 
 _ENGINE = "engine"
 _NONE = "none"
@@ -25,11 +24,6 @@ _WITHIN = " within "
 _SQL_FIELDS = {
     "join.condition",
     *(f"{side}.{field}" for side in SIDES for field in ("key", "deduplicate")),
-}
-_KEYS_OF_FORMAT_0 = {
-    "left columns held in state": "left.state_columns",
-    "right columns held in state": "right.state_columns",
-    "state partitions": "state_partitions",
 }
 
 
@@ -75,13 +69,6 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
     return settings | {name.split(".")[-1]: value for name, value in _formats().items()}
 
 
-def settings_of(document: Mapping[str, Any]) -> dict[str, str]:
-    """The settings in fingerprint.json. Format 0 had no `settings`, and other keys."""
-    if "settings" in document:
-        return dict(document["settings"])
-    return {_KEYS_OF_FORMAT_0.get(key, key): value for key, value in document.items()}
-
-
 def incompatible_changes(plan: JoinPlan, frozen: Mapping[str, str]) -> list[Change]:
     """The changes in `plan` that a checkpoint with the settings `frozen` refuses.
 
@@ -99,23 +86,25 @@ def with_spelling_of(
     """`frozen` with the expressions as `plan` spells them, where both texts mean the same. Another
     version may have recorded another text for an expression."""
     wanted = fingerprint(plan)
-    ddl = columns_ddl({side: plan.side(side).schema for side in SIDES})
+    columns = columns_of({side: plan.side(side).schema for side in SIDES})
     return {
         field: wanted[field]
-        if field in _SQL_FIELDS and _mean_the_same(text, wanted.get(field, _NONE), ddl, sql)
+        if field in _SQL_FIELDS and _mean_the_same(text, wanted.get(field, _NONE), columns, sql)
         else text
         for field, text in frozen.items()
     }
 
 
-def _mean_the_same(frozen: str, wanted: str, ddl: str, sql: SqlQuestions) -> bool:
+def _mean_the_same(frozen: str, wanted: str, columns: Columns, sql: SqlQuestions) -> bool:
     if frozen == wanted or _NONE in (frozen, wanted):
         return False
     (of_frozen, *within), (of_wanted, *wanted_within) = (
         text.rsplit(_WITHIN, maxsplit=1) for text in (frozen, wanted)
     )
     try:
-        trees = [sql.analysis(f"struct({each})", ddl).canonical for each in (of_frozen, of_wanted)]
+        trees = [
+            sql.analysis(f"struct({each})", columns).canonical for each in (of_frozen, of_wanted)
+        ]
     except SqlError:  # not of the columns of this spec
         return False
     return trees[0] == trees[1] and within == wanted_within
@@ -133,7 +122,7 @@ def recorded_topics(plan: JoinPlan, frozen: Mapping[str, str] | None) -> dict[Si
 
 
 def frozen_topics(frozen: Mapping[str, str], side: Side) -> SourceTopics | None:
-    """The topics of a side in a checkpoint. None: no checkpoint exists, or it has the format 0."""
+    """The topics of a side in a checkpoint. None: no checkpoint exists."""
     text = frozen.get(_topic_field(side))
     return None if text is None else SourceTopics.parsed(text)
 
@@ -166,7 +155,7 @@ def changes(frozen: Mapping[str, str], wanted: Mapping[str, str]) -> list[Change
 
 
 def _value_left_out(field: str) -> str:
-    """The value of a field that a fingerprint does not have: older ones name no engine."""
+    """The value of a field that a fingerprint does not have."""
     return Engine.MICRO_BATCH.value if field == _ENGINE else "none"
 
 

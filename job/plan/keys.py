@@ -59,7 +59,7 @@ def _mismatch(scope: Scope, left: Expression, right: Expression, index: int) -> 
 
 def _can_be_compared(scope: Scope, left: Expression, right: Expression) -> bool:
     try:
-        scope.sql.analysis(f"({left.sql}) = ({right.sql})", scope.ddl)
+        scope.sql.analysis(f"({left.sql}) = ({right.sql})", scope.columns)
     except SqlError:
         return False
     return True

@@ -335,7 +335,7 @@ def _key_types(plan: JoinPlan, scope: Scope) -> tuple[SqlType, ...]:
     return tuple(
         left.type
         if left.type == right.type
-        else scope.sql.analysis(f"coalesce({left.sql}, {right.sql})", scope.ddl).type
+        else scope.sql.analysis(f"coalesce({left.sql}, {right.sql})", scope.columns).type
         for left, right in zip(plan.left.key, plan.right.key, strict=True)
     )
 

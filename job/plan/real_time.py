@@ -93,13 +93,20 @@ TRANSACTION_OPTIONS: Mapping[str, str] = MappingProxyType(
         "kafka.linger.ms": "20",
         # A record that the broker does not accept within this time fails the transaction.
         "kafka.delivery.timeout.ms": "60000",
-        # An answer that is lost is missed after this time, by default after 30 s. Then the run
-        # ends, and the next one takes some seconds: results are visible again within 15 s. A
-        # broker that stalls for longer costs a restart of the run and no result.
-        "kafka.request.timeout.ms": "5000",
     }
 )
 """Options of the producers of exactly-once delivery, in place of those of tuning.py."""
+
+WAITING_OPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        # An answer that is lost is missed after this time, by default after 30 s. In an interval
+        # the run then ends, and the next one takes some seconds: results are visible again within
+        # 15 s. A broker that stalls for longer costs a restart of the run and no result.
+        "kafka.request.timeout.ms": "5000",
+    }
+)
+"""Further options of these producers with engine real_time. Other joins keep Kafka's default, which
+suffices for large results on a slow network."""
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from job.semantics.simulate import simulate
 from job.semantics.simulation_plan import NotExactError
 from job.sql.questions import SqlQuestions
 from job.sql.rows import EvaluationError, SqlRows
+from job.sql.worker import CostError
 
 _SHOWN_MAX = 20
 
@@ -114,7 +115,7 @@ def _report_simulation(
     """The bad records of the samples and the number of results that they give."""
     try:
         batches = simulate(plan, rows, samples["left"].records, samples["right"].records)
-    except (NotExactError, EvaluationError) as error:
+    except (NotExactError, EvaluationError, CostError) as error:
         report(f"not simulated on the samples: {error}")
         return
     for side in SIDES:

@@ -150,8 +150,8 @@ def batch_progress(
 def dead_letters_written(text: str) -> Mapping[tuple[str, str], int]:
     """Dead letters by side and reason, from the same JSON.
 
-    Only the real-time engine writes them in the query itself and observes them as
-    `<side>/<reason>`.
+    The query observes those that it writes with the results, as `<side>/<reason>`. With Spark's
+    join these are the dead letters of results.
     """
     observed = json.loads(text).get("observedMetrics", {}).get("written", {})
     return {

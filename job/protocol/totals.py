@@ -11,13 +11,13 @@ from job.join_spec.sides import Side
 from job.protocol.progress import BatchProgress, SideProgress
 from job.protocol.reasons import DEAD_LETTER_REASONS, REASONS, RESULT_REASONS
 
-TRANSACTION_RESULTS = ("committed", "skipped", "aborted", "fenced", "unknown")
+TRANSACTION_RESULTS = ("committed", "skipped", "aborted", "fenced")
 """Result of a transaction, one per batch and state partition.
 
 committed: its rows are written. skipped: an earlier attempt of the batch had committed them.
-aborted: its rows are not written, the batch runs again. fenced: another job has taken over.
-unknown: the response to the commit was lost; also counted as committed if the marker of the
-transaction shows that it committed.
+aborted: its rows are not written, the batch runs again. fenced: another job has taken over. If the
+response to a commit is lost, Kafka's client sends the commit again, so no result is unknown. A
+transaction that ends because no broker answers is a failure of the query, and not counted here.
 """
 
 # Batches take from tens of milliseconds to, after a long pause, minutes.

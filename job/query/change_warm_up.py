@@ -22,7 +22,6 @@ from job.change.replay import Replay
 from job.checkpoint.folder import Folder
 from job.dataflow.dataflow import kafka_dataflow
 from job.dataflow.real_time import micro_batch_records
-from job.delivery.finished_batch import writable_results
 from job.delivery.topic_limits import read_limits
 from job.join_spec.sides import SIDES
 from job.kafka.preflight import check_topics, with_output_partitions
@@ -131,8 +130,7 @@ def _records(
 ) -> Iterator[DataFrame]:
     limits = read_limits(plan, access)
     if plan.real_time is None:
-        rows = kafka_dataflow(spark, plan, access, replay)
-        yield writable_results(rows, plan, limits)
+        yield kafka_dataflow(spark, plan, access, limits, replay)
         return
     for name, value in CATCH_UP_CONF.items():
         spark.conf.set(name, value)

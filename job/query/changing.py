@@ -285,7 +285,7 @@ def _stop_deliveries(
     has not repeated everything, or has delivered after the change has read its checkpoint.
     """
     old = frozen(old, checkpoint)
-    target = delivery_target(old, access, checkpoint, record_bytes_max=0)
+    target = delivery_target(old, access, checkpoint)
     fence_slots(old, target, checkpoint.increment_fence())
     delivered = newest_delivered(old, target, to_the_end=True)
     interval = checkpoint.interrupted_interval
@@ -302,7 +302,7 @@ def _take_name_over(
     A micro-batch of the old query that begins to deliver after `_stop_deliveries` either ends this
     with an error, or finds the new owner.
     """
-    target = delivery_target(old, access, new_checkpoint, record_bytes_max=0)
+    target = delivery_target(old, access, new_checkpoint)
     plan = replace(old, state_partitions=replay.state_partitions)
     take_name_over(plan, target, new_checkpoint, replay.last_batches)
 
@@ -321,7 +321,7 @@ def _take_name_back(
     """
     if new.output.delivery is not Delivery.EXACTLY_ONCE:
         return
-    target = delivery_target(new, _access(new), old_checkpoint, record_bytes_max=0)
+    target = delivery_target(new, _access(new), old_checkpoint)
     last_batches = {new_checkpoint.query_id: NO_BATCH if last_batch is None else last_batch}
     try:
         take_name_over(frozen(old, old_checkpoint), target, old_checkpoint, last_batches)

@@ -35,8 +35,8 @@ EXECUTOR_SECONDS = 60.0
 OTHERS_SECONDS = 10.0
 _POLL_SECONDS = 0.1
 
-# Packages of the objects that are pickled here and unpickled on the executors.
-_PACKAGES = ("streamjoin", "pyspark", "confluent-kafka", "pyarrow")
+# Packages whose code the executors run: the check itself, and Spark's jars.
+_PACKAGES = ("streamjoin", "pyspark")
 
 _log = structlog.get_logger()
 

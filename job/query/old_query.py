@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.frozen import frozen_settings
 from job.delivery.commit_protocol import NO_BATCH
+from job.delivery.delivered import Delivered
 from job.delivery.exactly_once import delivery_target
-from job.delivery.interval_protocol import Delivered
 from job.delivery.ownership import newest_delivered
 from job.errors import CheckpointError, ConflictError, JobUnavailableError
 from job.event_time.interval import Interval
@@ -110,7 +110,7 @@ def _repetitions(old: JoinPlan, checkpoint: Checkpoint, phase: Phase | None) -> 
 def _delivered(old: JoinPlan, checkpoint: Checkpoint) -> Delivered:
     """Without the records that open transactions hide: the running query has some, too."""
     access = kafka_access(old.bootstrap_servers, old.security, old.schema_registry)
-    target = delivery_target(old, access, checkpoint, record_bytes_max=0)
+    target = delivery_target(old, access, checkpoint)
     return newest_delivered(frozen(old, checkpoint), target, to_the_end=False)
 
 

@@ -7,6 +7,20 @@ the watermark of an interval. Results do not depend on the phase.
 
 After a change of the join, the first run begins with the replay (replaying.py), before the
 catch-up.
+
+Exactly-once delivery (real_time/DeliveredParts.java) depends on three duties of the driver:
+
+- The driver records an interval and its watermark before any row of the interval can be written. It
+  replaces the record only after Spark has committed the interval and all that repeats the interval.
+- Before the driver records how far a cut interval is repeated, it increments the fence number in
+  the checkpoint, and fences the producers of all slots. The writers of the interval may still run:
+  a record that they read later would be repeated with a later watermark, which may make it late.
+  The fence commits its number in each slot. A driver that has lost its lease may open a slot only
+  after the fence: it then reads a number greater than that of its run, and writes nothing.
+  A run reads its number before the rest of the checkpoint. If another job replaces the run
+  meanwhile, the number of the run is the smaller one.
+- No batch or interval after a recorded interval has an earlier watermark than the recorded one,
+  even if there was nothing to repeat.
 """
 
 import time
@@ -22,9 +36,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.change.replay import Replay, ReplayPhase
-from job.dataflow.real_time import TopicLimits, interval_records, micro_batch_records
-from job.delivery.real_time_delivery import RealTimeDelivery, real_time_delivery
-from job.delivery.real_time_sink import start_intervals, start_micro_batches
+from job.dataflow.real_time import interval_records, micro_batch_records
+from job.dataflow.written import TopicLimits
+from job.delivery.kept_back import KeptBack
+from job.delivery.real_time_sink import start_catch_up, start_intervals
+from job.delivery.record_writer import RecordWriter, record_writer
 from job.delivery.sink import RunningQuery
 from job.delivery.topic_limits import read_limits
 from job.errors import QueryError
@@ -72,7 +88,7 @@ class Phases:
         _log.info("phase", phase=phase.value)
         _configure(run, phase)
         checkpoint.move_uncommitted_state()
-        fence = checkpoint.fence  # before the rest of the checkpoint: see interval_protocol.py
+        fence = checkpoint.fence  # before the rest of the checkpoint
         limits = read_limits(plan, access)
         counts = RowCounts(run.spark, plan)
         run.stats.count_rows_with(counts)
@@ -81,24 +97,24 @@ class Phases:
                 # A first start claims its name, and a start after a crash fences the producers.
                 # Both take about as long as building the dataflow.
                 prepared = threads.submit(
-                    real_time_delivery,
+                    record_writer,
                     *(run.spark, plan, access, checkpoint, limits, replay),
                     fence=fence,
                     follows_catch_up=phase is Phase.REAL_TIME,
                     new_query=new_query,
                 )
                 records = _records(run, phase, limits, counts, replay)
-                delivery = prepared.result()
-            times = self._event_times(run, replay, phase, counts, delivery)
-            with closing(delivery), closing(times):
+                writer = prepared.result()
+            times = self._event_times(run, replay, phase, counts, writer)
+            with closing(writer), closing(times):
                 with times.starting():
                     if phase is Phase.CATCH_UP:
-                        running = start_micro_batches(
-                            *(records, plan, access, checkpoint, limits, delivery),
-                            *(run.stats, times.batch_ended, replay),
+                        running = start_catch_up(
+                            *(records, plan, checkpoint, writer, run.stats, times.batch_ended),
+                            KeptBack(checkpoint, replay),
                         )
                     else:
-                        running = start_intervals(records, plan, checkpoint, delivery)
+                        running = start_intervals(records, plan, checkpoint, writer)
                 running = replace(running, keeps_watermark=times.keeps_watermark)
                 times.follow(running)
                 self.current = phase
@@ -113,16 +129,14 @@ class Phases:
         replay: Replay | None,
         phase: Phase,
         counts: RowCounts,
-        delivery: RealTimeDelivery,
+        writer: RecordWriter,
     ) -> EventTimes:
         if replay is not None and _is_replaying(run, replay):
-            return _ReplayAndCatchUp(
-                *(run, replay, counts, delivery, self._change_to, self._warm_up)
-            )
+            return _ReplayAndCatchUp(*(run, replay, counts, writer, self._change_to, self._warm_up))
         if phase is Phase.REAL_TIME:
             self._warm_up.begin_run(run)
         kind = _CatchUp if phase is Phase.CATCH_UP else _Intervals
-        times: EventTimes = kind(run, counts, delivery, self._change_to, self._warm_up)
+        times: EventTimes = kind(run, counts, writer, self._change_to, self._warm_up)
         if replay is not None:
             restore_event_times(run, replay)
             report(run.stats, replay, run.checkpoint.offsets)
@@ -164,13 +178,13 @@ class _PlannedTimes(EventTimes, ABC):
         self,
         run: QueryRun,
         counts: RowCounts,
-        delivery: RealTimeDelivery,
+        writer: RecordWriter,
         change_to: Callable[[Phase], None],
         warm_up: WarmUp,
     ) -> None:
         super().__init__(run)
         self._counts = counts
-        self._delivery = delivery
+        self._writer = writer
         self._change_to = change_to
         self._warm_up = warm_up
         self._planned_at = time.monotonic()
@@ -223,7 +237,7 @@ class _PlannedTimes(EventTimes, ABC):
 
     def _count_transactions(self) -> None:
         """Count the transactions of the tasks that have ended, and those that have failed."""
-        _, results = self._delivery.delivered(0)
+        _, results = self._writer.delivered(0)
         self._stats.transactions(results)
 
     def _end_run(self, phase: Phase) -> None:

@@ -1,16 +1,19 @@
 """Starts one run of the query, together with the code that sets its watermark."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from functools import partial
 
 from pyspark.sql import SparkSession
 
 from job.checkpoint.changes import read_replay
 from job.checkpoint.checkpoint import Checkpoint
 from job.dataflow.dataflow import kafka_dataflow
+from job.delivery.kept_back import KeptBack
+from job.delivery.record_writer import record_writer
 from job.delivery.sink import RunningQuery, start_query
+from job.delivery.topic_limits import read_limits
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
 from job.protocol.status import Phase
@@ -48,17 +51,23 @@ class QueryStarter:
                 yield running
             return
         times = EventTimes(run) if replay is None else ReplayingTimes(run, replay)
-        with closing(times):
+        limits = read_limits(plan, access)
+        with ThreadPoolExecutor(1, "delivery") as threads:
+            # A first start claims its name, which takes as long as building the dataflow.
+            prepared = threads.submit(
+                record_writer,
+                *(spark, plan, access, checkpoint, limits, replay),
+                fence=checkpoint.fence,
+                follows_catch_up=False,
+                new_query=self._new_query,
+            )
+            records = kafka_dataflow(spark, plan, access, limits, replay)
+            writer = prepared.result()
+        with closing(writer), closing(times):
             with times.starting():
                 running = start_query(
-                    partial(kafka_dataflow, spark, plan, access, replay),
-                    plan,
-                    access,
-                    checkpoint,
-                    self._stats,
-                    times.batch_ended,
-                    new_query=self._new_query,
-                    replay=replay,
+                    *(records, plan, access, checkpoint, limits, writer),
+                    *(self._stats, times.batch_ended, KeptBack(checkpoint, replay)),
                 )
             running = replace(running, keeps_watermark=times.keeps_watermark)
             times.follow(running)

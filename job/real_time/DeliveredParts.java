@@ -15,9 +15,9 @@ import java.util.Map;
 import java.util.Set;
 
 /**
- * Decides, from the records of a state partition in the commit topic, what a batch may write.
+ * Decides, from the records of a slot in the commit topic, what a batch may write.
  *
- * <p>The rules, and the reasons for them, are in job/delivery/interval_protocol.py.
+ * <p>The rules, and the reasons for them, are in tests/unit/delivery/interval_protocol.py.
  */
 public final class DeliveredParts {
   /** Fingerprint of an interval and of its marker. */
@@ -58,7 +58,7 @@ public final class DeliveredParts {
   }
 
   private final String topic;
-  private final int slot;
+  private final int partition;
   private final String markerKey;
   private final String partPrefix;
   private final String fenceKey;
@@ -89,7 +89,8 @@ public final class DeliveredParts {
 
   /**
    * @param topic the commit topic
-   * @param slot number of the state partition
+   * @param partition of the commit topic
+   * @param markerKey key of the markers of the slot
    * @param fingerprint of the input offsets of a micro-batch; INTERVAL for an interval
    * @param since first batch of the checkpoint that is delivered exactly once
    * @param repeats batch id of the recorded interval that the run repeats; null: the run repeats none
@@ -97,8 +98,8 @@ public final class DeliveredParts {
    */
   public DeliveredParts(
       String topic,
-      String name,
-      int slot,
+      int partition,
+      String markerKey,
       String queryId,
       long batchId,
       String fingerprint,
@@ -106,10 +107,10 @@ public final class DeliveredParts {
       Long repeats,
       long fence) {
     this.topic = topic;
-    this.slot = slot;
-    markerKey = markerKey(name, slot);
+    this.partition = partition;
+    this.markerKey = markerKey;
     partPrefix = markerKey + "/";
-    fenceKey = fenceKey(name, slot);
+    fenceKey = fenceKey(markerKey);
     this.queryId = queryId;
     this.batchId = batchId;
     this.fingerprint = fingerprint;
@@ -209,7 +210,7 @@ public final class DeliveredParts {
             + "Another program has written it, so the last delivered batch is unknown. Write the "
             + "previous record of the key again, if the topic still contains it; or start a new "
             + "query with another `name` and `checkpoint`",
-        key, offset, topic, slot, content);
+        key, offset, topic, partition, content);
   }
 
   /**
@@ -316,16 +317,12 @@ public final class DeliveredParts {
     return nextPart;
   }
 
-  public static String markerKey(String name, int slot) {
-    return name + "/" + slot;
+  public static String partKey(String markerKey, int number) {
+    return markerKey + "/" + number;
   }
 
-  public static String partKey(String name, int slot, int number) {
-    return markerKey(name, slot) + "/" + number;
-  }
-
-  public static String fenceKey(String name, int slot) {
-    return markerKey(name, slot) + "/fence";
+  public static String fenceKey(String markerKey) {
+    return markerKey + "/fence";
   }
 
   public static byte[] marker(String queryId, long batchId, String fingerprint) {

@@ -8,7 +8,7 @@ import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.protocol.Errors;
 
-/** Reason why a partition was not delivered. The kinds are those of Report in job/delivery/. */
+/** Reason why a batch was not delivered in a slot. */
 public final class DeliveryFailure extends RuntimeException {
   private static final String ABORTED = "aborted";
   private static final String FENCED = "fenced";
@@ -18,24 +18,25 @@ public final class DeliveryFailure extends RuntimeException {
 
   private final String kind;
   private final long batchId;
-  private final int partition;
+  private final SlotId slot;
   private final boolean isRetryable;
   private final short errorCode;
 
-  DeliveryFailure(String kind, long batchId, int partition, String message, boolean isRetryable) {
-    this(kind, batchId, partition, message, isRetryable, Errors.NONE);
+  DeliveryFailure(String kind, long batchId, SlotId slot, String message, boolean isRetryable) {
+    this(kind, batchId, slot, message, isRetryable, Errors.NONE);
   }
 
   private DeliveryFailure(
-      String kind, long batchId, int partition, String message, boolean isRetryable, Errors error) {
+      String kind, long batchId, SlotId slot, String message, boolean isRetryable, Errors error) {
     super(message);
     this.kind = kind;
     this.batchId = batchId;
-    this.partition = partition;
+    this.slot = slot;
     this.isRetryable = isRetryable;
     errorCode = error.code();
   }
 
+  /** "aborted", "disagreement", "fenced", "taken_over" or "unavailable". */
   public String kind() {
     return kind;
   }
@@ -44,8 +45,9 @@ public final class DeliveryFailure extends RuntimeException {
     return batchId;
   }
 
-  public int partition() {
-    return partition;
+  /** Name of the slot. */
+  public String slot() {
+    return slot.name();
   }
 
   public boolean isRetryable() {
@@ -65,11 +67,11 @@ public final class DeliveryFailure extends RuntimeException {
    *     coordinator has aborted it and fenced its producer
    */
   static RuntimeException of(
-      KafkaException error, long batchId, int partition, boolean isOverdue) {
+      KafkaException error, long batchId, SlotId slot, boolean isOverdue) {
     if (has(error, ProducerFencedException.class, InvalidProducerEpochException.class)) {
       return isOverdue
-          ? new DeliveryFailure(ABORTED, batchId, partition, OVERDUE, true)
-          : new DeliveryFailure(FENCED, batchId, partition, text(error), false);
+          ? new DeliveryFailure(ABORTED, batchId, slot, OVERDUE, true)
+          : new DeliveryFailure(FENCED, batchId, slot, text(error), false);
     }
     if (has(
         error,
@@ -80,7 +82,7 @@ public final class DeliveryFailure extends RuntimeException {
     }
     Throwable cause = error.getCause() == null ? error : error.getCause();
     return new DeliveryFailure(
-        ABORTED, batchId, partition, text(cause), true, Errors.forException(cause));
+        ABORTED, batchId, slot, text(cause), true, Errors.forException(cause));
   }
 
   /** Some errors of Kafka's client have no message. */

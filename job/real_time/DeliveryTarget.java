@@ -16,8 +16,9 @@ public final class DeliveryTarget implements Serializable {
   final Map<String, Object> client;
 
   private final Map<String, Object> producer;
+  private final String name;
+  private final SlotId onlySlot;
   final String run;
-  final String name;
   final String queryId;
   final String outputTopic;
   final String commitTopic;
@@ -43,7 +44,11 @@ public final class DeliveryTarget implements Serializable {
   /** Results without dead letters. */
   final LongAccumulator results;
 
-  /** `repeats`: negative if the run repeats no interval. */
+  /**
+   * @param slot name of the only slot, and `commitPartition` its partition of the commit topic; null:
+   *     each state partition has a slot
+   * @param repeats negative if the run repeats no interval
+   */
   public DeliveryTarget(
       SparkContext context,
       Map<String, String> client,
@@ -53,6 +58,8 @@ public final class DeliveryTarget implements Serializable {
       String queryId,
       String outputTopic,
       String commitTopic,
+      String slot,
+      int commitPartition,
       long since,
       long repeats,
       long fence,
@@ -65,6 +72,7 @@ public final class DeliveryTarget implements Serializable {
     this.queryId = queryId;
     this.outputTopic = outputTopic;
     this.commitTopic = commitTopic;
+    onlySlot = slot == null ? null : new SlotId(slot, commitPartition);
     this.since = since;
     this.repeats = repeats < 0 ? null : repeats;
     this.fence = fence;
@@ -75,15 +83,25 @@ public final class DeliveryTarget implements Serializable {
     results = context.longAccumulator("streamjoin.results");
   }
 
-  /** As `transactional_id` in job/delivery/transactions.py. */
-  String transactionalId(int partition) {
-    return "streamjoin-" + name + "-" + partition;
+  /** The slot of a task. */
+  SlotId slotOf(int partition) {
+    return onlySlot == null ? new SlotId(Integer.toString(partition), partition) : onlySlot;
   }
 
-  KafkaProducer<byte[], byte[]> newProducer(int partition) {
+  /** As `transactional_id` in job/delivery/slots.py. */
+  String transactionalId(SlotId slot) {
+    return "streamjoin-" + name + "-" + slot.name();
+  }
+
+  /** All queries of a name share the key, as `marker_key` in job/delivery/markers.py. */
+  String markerKey(SlotId slot) {
+    return name + "/" + slot.name();
+  }
+
+  KafkaProducer<byte[], byte[]> newProducer(SlotId slot) {
     Map<String, Object> settings = new HashMap<>(client);
     settings.putAll(producer);
-    settings.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, transactionalId(partition));
+    settings.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, transactionalId(slot));
     settings.put(
         ProducerConfig.TRANSACTION_TIMEOUT_CONFIG,
         (int) TimeUnit.NANOSECONDS.toMillis(transactionTimeoutNanos));

@@ -25,9 +25,9 @@ final class InitializedProducer {
 
   /** `check`: throws if the producer must not fence others any more. */
   static KafkaProducer<byte[], byte[]> create(
-      DeliveryTarget target, int partition, Runnable check) {
+      DeliveryTarget target, SlotId slot, Runnable check) {
     ReentrantLock lock =
-        LOCKS.computeIfAbsent(target.transactionalId(partition), id -> new ReentrantLock());
+        LOCKS.computeIfAbsent(target.transactionalId(slot), id -> new ReentrantLock());
     try {
       lock.lockInterruptibly();
     } catch (InterruptedException e) {
@@ -35,7 +35,7 @@ final class InitializedProducer {
     }
     try {
       check.run();
-      KafkaProducer<byte[], byte[]> producer = target.newProducer(partition);
+      KafkaProducer<byte[], byte[]> producer = target.newProducer(slot);
       try {
         producer.initTransactions();
       } catch (RuntimeException e) {

@@ -16,7 +16,7 @@ import org.apache.kafka.common.KafkaException;
 import org.apache.spark.TaskContext;
 
 /**
- * The transactional producer of one state partition, kept for the batches of a run.
+ * The transactional producer of a slot, kept for the batches of a run.
  *
  * <pre>
  *   task of the partition   write  write      write ...                        end
@@ -24,7 +24,7 @@ import org.apache.spark.TaskContext;
  *   thread of the slot                     commit           commit
  * </pre>
  *
- * <p>The rules are in job/delivery/interval_protocol.py. A micro-batch writes one transaction.
+ * <p>The rules are in tests/unit/delivery/interval_protocol.py. A micro-batch writes one transaction.
  */
 final class TransactionSlot {
   private static final Map<String, TransactionSlot> SLOTS = new HashMap<>();
@@ -41,7 +41,7 @@ final class TransactionSlot {
   private static final Duration CLOSE = Duration.ofSeconds(5);
 
   private final String run;
-  private final int partition;
+  private final SlotId slotId;
   private final Thread thread = new Thread(this::commitWhenDue);
 
   /** Target of the current batch, whose accumulators count for the task. */
@@ -78,18 +78,18 @@ final class TransactionSlot {
   /** Whether the thread closes the producer. An interrupt would end the close too early. */
   private boolean isClosing;
 
-  private TransactionSlot(DeliveryTarget target, int partition) {
+  private TransactionSlot(DeliveryTarget target, SlotId slotId) {
     this.target = target;
     run = target.run;
-    this.partition = partition;
-    thread.setName(target.transactionalId(partition));
+    this.slotId = slotId;
+    thread.setName(target.transactionalId(slotId));
     thread.setDaemon(true);
   }
 
   /** The slot for a batch: the slot of the previous batch if no other producer can have written. */
   static TransactionSlot begin(
-      DeliveryTarget target, int partition, long batchId, String fingerprint) {
-    String key = target.transactionalId(partition);
+      DeliveryTarget target, SlotId slotId, long batchId, String fingerprint) {
+    String key = target.transactionalId(slotId);
     TransactionSlot slot;
     TransactionSlot before;
     synchronized (SLOTS) {
@@ -99,7 +99,7 @@ final class TransactionSlot {
       before = SLOTS.get(key);
       slot = before;
       if (before == null || !before.continuesWith(target, batchId)) {
-        slot = new TransactionSlot(target, partition);
+        slot = new TransactionSlot(target, slotId);
         slot.thread.start();
         SLOTS.put(key, slot);
       }
@@ -139,6 +139,7 @@ final class TransactionSlot {
     return run.equals(other.run)
         // Another executor may have begun the batch, and fenced this producer.
         && TaskContext.get().attemptNumber() == 0
+        && TaskContext.get().stageAttemptNumber() == 0
         && isFollowedBy(nextBatch);
   }
 
@@ -170,7 +171,8 @@ final class TransactionSlot {
   /** Fences all other producers of the slot, and reads what they have delivered. */
   private void open() {
     DeliveredParts parts;
-    try (CommitPartition read = new CommitPartition(target.client, target.commitTopic, partition)) {
+    try (CommitPartition read =
+        new CommitPartition(target.client, target.commitTopic, slotId.partition())) {
       parts = read.readCommitted(this::nothingDelivered);
       // A job that was replaced ends here, without fencing the one that replaced it.
       isSkipped = parts.isDecided();
@@ -188,8 +190,8 @@ final class TransactionSlot {
   private DeliveredParts nothingDelivered() {
     return new DeliveredParts(
         target.commitTopic,
-        target.name,
-        partition,
+        slotId.partition(),
+        target.markerKey(slotId),
         target.queryId,
         batchId,
         fingerprint,
@@ -203,7 +205,7 @@ final class TransactionSlot {
       producer.close(Duration.ZERO);
     }
     // The run may have ended meanwhile: its successor must not be fenced.
-    producer = InitializedProducer.create(target, partition, this::checkNotFailed);
+    producer = InitializedProducer.create(target, slotId, this::checkNotFailed);
     requests = new SentRequests(producer.metrics());
     isDoubtful = false;
   }
@@ -245,7 +247,7 @@ final class TransactionSlot {
         begin();
         byte[] marker = DeliveredParts.marker(target.queryId, batchId, fingerprint);
         sendPart();
-        send(DeliveredParts.markerKey(target.name, partition), marker);
+        send(target.markerKey(slotId), marker);
         commit();
       }
       endedBatch = batchId;
@@ -310,7 +312,7 @@ final class TransactionSlot {
     if (isDoubtful) {
       // A new producer would fence a job that has taken over meanwhile.
       throw new DeliveryFailure(
-          "unavailable", batchId, partition, "a connection was closed during a commit", true);
+          "unavailable", batchId, slotId, "a connection was closed during a commit", true);
     }
     producer.beginTransaction();
     openedAt = System.nanoTime();
@@ -330,7 +332,7 @@ final class TransactionSlot {
     if (ids.isEmpty()) {
       return;
     }
-    String key = DeliveredParts.partKey(target.name, partition, nextPart++);
+    String key = DeliveredParts.partKey(target.markerKey(slotId), nextPart++);
     send(key, DeliveredParts.part(target.queryId, batchId, ids));
     ids.clear();
     idChars = 0;
@@ -338,7 +340,7 @@ final class TransactionSlot {
 
   private void send(String key, byte[] value) {
     byte[] keyBytes = key.getBytes(StandardCharsets.UTF_8);
-    producer.send(new ProducerRecord<>(target.commitTopic, partition, keyBytes, value));
+    producer.send(new ProducerRecord<>(target.commitTopic, slotId.partition(), keyBytes, value));
   }
 
   private void commit() {
@@ -380,13 +382,13 @@ final class TransactionSlot {
   private RuntimeException failureOf(RuntimeException error) {
     if (error instanceof DeliveredParts.WriteRefusedException) {
       DeliveredParts.WriteRefusedException refused = (DeliveredParts.WriteRefusedException) error;
-      return new DeliveryFailure(refused.kind(), batchId, partition, refused.getMessage(), false);
+      return new DeliveryFailure(refused.kind(), batchId, slotId, refused.getMessage(), false);
     }
     if (!(error instanceof KafkaException)) {
       return error;
     }
     boolean isOverdue =
         isOpen && System.nanoTime() - openedAt >= target.transactionTimeoutNanos;
-    return DeliveryFailure.of((KafkaException) error, batchId, partition, isOverdue);
+    return DeliveryFailure.of((KafkaException) error, batchId, slotId, isOverdue);
   }
 }

@@ -74,7 +74,8 @@ public final class TransactionWriter extends ForeachWriter<InternalRow> {
 
   @Override
   public boolean open(long partition, long batchId) {
-    slot = TransactionSlot.begin(target, (int) partition, batchId, fingerprint);
+    SlotId id = target.slotOf((int) partition);
+    slot = TransactionSlot.begin(target, id, batchId, fingerprint);
     return true;
   }
 

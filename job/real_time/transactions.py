@@ -25,6 +25,9 @@ again. The timestamp is in milliseconds; null: the time at which the record is w
 partition is null if the key chooses it."""
 
 _NO_INTERVAL = -1
+_NO_PARTITION = -1
+_NEVER = 2**63 - 1
+"""A batch id that no batch has: the marker of the batch before is not required."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +68,12 @@ class Transactions:
         *,
         commit_interval: timedelta,
         timeout: timedelta,
+        only_slot: tuple[str, int] | None = None,
     ) -> None:
         """`client`: settings of all of Kafka's clients, with secrets. `producer`: further settings
-        of the producers. Raises SetupError if the writer was built from other sources."""
+        of the producers. `only_slot`: its name and its partition of the commit topic. Only some
+        batches write to it. None: each state partition has a slot. Raises SetupError if the writer
+        was built from other sources."""
         check_classes(spark)
         self._spark = spark
         self._run = str(uuid.uuid4())
@@ -77,7 +83,8 @@ class Transactions:
             dict(producer),
             self._run,
             *(identity.name, identity.query_id, identity.output_topic, identity.commit_topic),
-            identity.since,
+            *(only_slot or (None, _NO_PARTITION)),
+            identity.since if only_slot is None else _NEVER,
             _NO_INTERVAL if identity.repeats is None else identity.repeats,
             identity.fence,
             milliseconds(commit_interval),

@@ -5,11 +5,12 @@ the results and the records that do not reach the join.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from job.instants import from_epoch_ms, utc_text
 from job.join_spec.durations import milliseconds
 from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
@@ -63,21 +64,12 @@ class FailedResult:
 
 
 @dataclass(frozen=True)
-class TraceEvent:
-    """One step of a record through the join, for its trace."""
-
-    side: Side
-    record: InputRecord
-    what: str
-
-
-@dataclass(frozen=True)
 class SimulatedBatch:
     batch_id: int
     watermarks: BatchWatermarks
     output: list[OutputRecord]
     drops: list[Drop]
-    trace: list[TraceEvent]
+    join_events: list[events.OfJoin]
     state_rows: dict[Side, int]
     duplicates: Counter[Side]
     stored_ids: dict[Side, int]
@@ -87,25 +79,28 @@ class SimulatedBatch:
     bad_records: dict[Side, Counter[str]]
     null_keys: dict[Side, int]
     failed_results: list[FailedResult]
-    keys: dict[tuple[Side, str], str]
-    """Key of each readable record as text, by side and place."""
+    keys: list[tuple[Side, InputRecord, str]]
+    """Key of each readable record as text."""
     held_back_by: HeldBack | None = None
     """The partition whose backlog holds back the watermark of this batch. None: no partition."""
 
 
+ReadRecords: TypeAlias = Mapping[Side, Sequence[DecodedRow | BadRecord]]
+
+
 @dataclass
 class _BatchLog:
-    """Collects the results, drops and trace of a batch."""
+    """Collects what happens in a batch."""
 
     drops: list[Drop] = field(default_factory=list)
-    trace: list[TraceEvent] = field(default_factory=list)
+    join_events: list[events.OfJoin] = field(default_factory=list)
     bad_records: dict[Side, Counter[str]] = field(
         default_factory=lambda: {side: Counter() for side in SIDES}
     )
     null_keys: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
     duplicates: Counter[Side] = field(default_factory=Counter)
     failed_results: list[FailedResult] = field(default_factory=list)
-    keys: dict[tuple[Side, str], str] = field(default_factory=dict)
+    keys: list[tuple[Side, InputRecord, str]] = field(default_factory=list)
 
 
 class Simulator:
@@ -118,9 +113,17 @@ class Simulator:
         tracker = WatermarkTracker(delays)
         self._query = JoinQuery(plan.operator, tracker, self._note, plan.deduplication)
 
-    def run_batch(self, planned: PlannedBatch) -> SimulatedBatch:
+    def read(self, planned: PlannedBatch) -> ReadRecords:
+        return {
+            side: list(self.plan.side(side).reader.read(planned.records(side))) for side in SIDES
+        }
+
+    def run_batch(
+        self, planned: PlannedBatch, records: ReadRecords | None = None
+    ) -> SimulatedBatch:
+        """`records`: the result of `read`. Call `read` in the order of the batches."""
         self._log = _BatchLog()
-        records = {side: planned.records(side) for side in SIDES}
+        records = records or self.read(planned)
         readable = {side: self._readable(side, records[side]) for side in SIDES}
         rows = {side: self._entering(side, readable[side]) for side in SIDES}
         # The watermark follows every readable record, also one that fails a filter.
@@ -132,7 +135,7 @@ class Simulator:
             watermarks=batch.watermarks,
             output=self._output(batch.output.rows),
             drops=self._log.drops,
-            trace=self._log.trace,
+            join_events=self._log.join_events,
             state_rows={s: self._query.operator.states[s].metrics.num_keys for s in SIDES},
             duplicates=self._log.duplicates,
             stored_ids={
@@ -153,14 +156,14 @@ class Simulator:
     def restart(self, *, times_lost: bool = False) -> None:
         self._query.restart(times_lost=times_lost)
 
-    def _readable(self, side: Side, records: Sequence[InputRecord]) -> list[DecodedRow]:
+    def _readable(self, side: Side, records: Sequence[DecodedRow | BadRecord]) -> list[DecodedRow]:
         plan, rows = self.plan.side(side), []
-        for row in plan.reader.read(records):
+        for row in records:
             if isinstance(row, BadRecord):
                 self._log.bad_records[side][row.reason] += 1
                 self._log.drops.append(Drop(side, row.record, row.reason, row.field))
             else:
-                self._log.keys[side, place(row.record)] = row.key_text
+                self._log.keys.append((side, row.record, row.key_text))
                 row.late_time_us = plan.late_time_us(row.event_time_us)
                 rows.append(row)
         return rows
@@ -233,12 +236,7 @@ class Simulator:
         if isinstance(event, events.CannotMatch):
             self._log.drops.append(self._unmatchable(event.side, event.row))
             return
-        self._log.trace.append(TraceEvent(event.side, record, _describe(event)))
-        if isinstance(event, events.Matched):
-            assert isinstance(event.stored, DecodedRow)
-            other: Side = "right" if event.side == "left" else "left"
-            text = f"matched by {event.side} record {place(record)}"
-            self._log.trace.append(TraceEvent(other, event.stored.record, text))
+        self._log.join_events.append(event)
 
 
 def _read(rows: Sequence[DecodedRow], backlog: Collection[int]) -> SideRead:
@@ -277,11 +275,26 @@ def simulate(
 
 
 def _simulated(simulator: Simulator, batches: Sequence[PlannedBatch]) -> Iterator[SimulatedBatch]:
-    for planned in batches:
-        if not planned.is_empty or simulator.needs_batch_without_data():
-            yield simulator.run_batch(planned)
+    with closing(_read_ahead(simulator, batches)) as read:
+        for planned, records in read:
+            if not planned.is_empty or simulator.needs_batch_without_data():
+                yield simulator.run_batch(planned, records)
     while simulator.needs_batch_without_data():
         yield simulator.run_batch(PlannedBatch())
+
+
+def _read_ahead(
+    simulator: Simulator, batches: Sequence[PlannedBatch]
+) -> Generator[tuple[PlannedBatch, ReadRecords]]:
+    """Spark, another process, reads a batch while the one before it runs."""
+    with ThreadPoolExecutor(1) as ahead:
+        read = (ahead.submit(simulator.read, planned) for planned in batches)
+        following = next(read, None)
+        for planned in batches:
+            assert following is not None
+            records = following.result()
+            following = next(read, None)
+            yield planned, records
 
 
 def _batched(
@@ -320,35 +333,3 @@ def _arriving(
 
 def _record_of(row: Row | None) -> InputRecord | None:
     return row.record if isinstance(row, DecodedRow) else None
-
-
-def place(record: InputRecord) -> str:
-    """Partition and offset of a record; with several topics also the topic."""
-    within = f"{record.partition}/{record.offset}"
-    return within if record.topic is None else f"{record.topic}/{within}"
-
-
-def _describe(event: events.OfJoin) -> str:
-    match event:
-        case events.Late():
-            return f"dropped: late, the watermark had reached {_ms(event.watermark_ms)}"
-        case events.FailedPreJoinFilter():
-            text = "fails its side's part of join.condition"
-            return f"{text}: emitted unmatched at once" if event.null_padded else text
-        case events.Matched():
-            assert isinstance(event.stored, DecodedRow)
-            return f"matched the stored record {place(event.stored.record)}"
-        case events.Stored():
-            return "stored" + (", marked as matched" if event.matched else "")
-        case events.NotStored():
-            return f"not stored: {event.reason}"
-        case events.RemovedByMatch():
-            return "removed from state: a semi join needs one match"
-        case events.Evicted():
-            text = f"evicted: the state watermark ({event.predicate.on}) has reached "
-            text += _ms(event.predicate.watermark_ms)
-            return f"{text}; emitted unmatched" if event.null_padded else text
-
-
-def _ms(watermark_ms: int) -> str:
-    return utc_text(from_epoch_ms(watermark_ms))

@@ -19,9 +19,9 @@ from typing import Any
 from job.join_spec.sides import SIDES
 from job.plan.plan import JoinPlan
 from job.semantics.input_records import InputLineError, records_of_jsonl
-from job.semantics.simulate import SimulatedBatch, place, simulate
+from job.semantics.simulate import SimulatedBatch, simulate
 from job.semantics.simulated_topics import with_named_topics
-from job.semantics.trace import DROPPED, failed_text, outcome
+from job.semantics.trace import DROPPED, failed_text, outcome, place
 from job.sql.rows import SqlRows
 
 Row = Mapping[str, Any]

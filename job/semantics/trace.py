@@ -8,8 +8,11 @@ from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
 from job.plan.record_checks import EXPRESSION_FAILED
 from job.protocol.reasons import REASONS
+from job.semantics import events
 from job.semantics.input_records import InputRecord
-from job.semantics.simulate import FailedResult, SimulatedBatch, place
+from job.semantics.rows import Row, other
+from job.semantics.simulate import FailedResult, SimulatedBatch
+from job.semantics.simulated_side import DecodedRow
 
 DROPPED = "dropped"
 
@@ -38,7 +41,7 @@ def batch_lines(plan: JoinPlan, batches: Sequence[SimulatedBatch]) -> Iterator[s
 
 def trace_lines(plan: JoinPlan, batches: Sequence[SimulatedBatch], key: str) -> Iterator[str]:
     """All steps of the records with `key`: its parts as text, joined by commas."""
-    keys = {place: text for batch in batches for place, text in batch.keys.items()}
+    keys = {(side, place(record)): text for b in batches for side, record, text in b.keys}
     has_key = False
     for batch in batches:
         for side, record, text in _trace_events(plan, batch):
@@ -49,6 +52,12 @@ def trace_lines(plan: JoinPlan, batches: Sequence[SimulatedBatch], key: str) -> 
                 yield f"{batch_text} {side} {place(record)}: {text}"
     if not has_key:
         yield f"no record has the key {key}"
+
+
+def place(record: InputRecord) -> str:
+    """Partition and offset of a record; with several topics also the topic."""
+    within = f"{record.partition}/{record.offset}"
+    return within if record.topic is None else f"{record.topic}/{within}"
 
 
 def outcome(plan: JoinPlan, reason: str) -> str:
@@ -83,8 +92,37 @@ def _trace_events(plan: JoinPlan, batch: SimulatedBatch) -> Iterator[tuple[Side,
         for side, record in zip(SIDES, (failed.left, failed.right), strict=True):
             if record is not None:
                 yield side, record, f"a result {failed_text(plan, failed)}"
-    for step in batch.trace:
-        yield step.side, step.record, step.what
+    for event in batch.join_events:
+        yield event.side, _record(event.row), _what(event)
+        if isinstance(event, events.Matched):
+            text = f"matched by {event.side} record {place(_record(event.row))}"
+            yield other(event.side), _record(event.stored), text
+
+
+def _record(row: Row) -> InputRecord:
+    assert isinstance(row, DecodedRow)
+    return row.record
+
+
+def _what(event: events.OfJoin) -> str:
+    match event:
+        case events.Late():
+            return f"dropped: late, the watermark had reached {time_text(event.watermark_ms)}"
+        case events.FailedPreJoinFilter():
+            text = "fails its side's part of join.condition"
+            return f"{text}: emitted unmatched at once" if event.null_padded else text
+        case events.Matched():
+            return f"matched the stored record {place(_record(event.stored))}"
+        case events.Stored():
+            return "stored" + (", marked as matched" if event.matched else "")
+        case events.NotStored():
+            return f"not stored: {event.reason}"
+        case events.RemovedByMatch():
+            return "removed from state: a semi join needs one match"
+        case events.Evicted():
+            text = f"evicted: the state watermark ({event.predicate.on}) has reached "
+            text += time_text(event.predicate.watermark_ms)
+            return f"{text}; emitted unmatched" if event.null_padded else text
 
 
 def held_back_text(plan: JoinPlan, batch: SimulatedBatch, separator: str) -> str:

@@ -19,7 +19,6 @@ that each class and member exists in the running version.
 | live_rows | SharedState: statusStore; SQLAppStatusStore: executionsCount, executionsList, executionMetrics; SQLExecution: getQueryExecution; RealTimeStreamScanExec: metrics | figures while an interval runs | required |
 | executed_join | StreamingSymmetricHashJoinExec: eventTimeWatermarkForLateEvents, metrics; MicroBatchScanExec: start, end | late rows and offsets of a batch before its commit | required |
 | join_input | QueryExecution: optimizedPlan; Dataset$: ofRows | rows that reach the join, to find the late ones | required |
-| arrow_map | UserDefinedFunction; SQL_MAP_ARROW_ITER_UDF; Dataset: mapInArrow | the public method imports pandas, which is not installed | required |
 | try_eval | TryEval; FunctionRegistryBase$: build; FunctionRegistry: createOrReplaceTempFunction | null where an expression fails on a row | required |
 | kafka_partitioner | BuiltInPartitioner: partitionForKey; StaticInvoke; ExpressionUtils: expression, column | the partition of a key, as Kafka's Java client chooses it | required |
 | listener | PythonStreamingQueryListenerWrapper; ensure_callback_server_started | one call per progress event, not a hundred | PySpark's StreamingQueryListener |

@@ -142,7 +142,7 @@ def _root_message(causes: Sequence[Any]) -> str:
 
 
 def _named(kind: str, message: str) -> str:
-    """The message with the class of the error. That of a Python worker names its own."""
+    """The message with the class of the error. A Python error names its class itself."""
     return _shortened(message if _PYTHON_TRACE in message else f"{kind}: {message}")
 
 
@@ -200,16 +200,6 @@ def _cannot_write(causes: Sequence[Any], _: str) -> StreamjoinError | None:
         f"the checkpoint's file system does not accept writes: {_root_message(causes)}. Mount it "
         "read-write or grant this user write permission, then `restart`: nothing is lost",
         retryable=False,
-    )
-
-
-def _lost_worker(causes: Sequence[Any], _: str) -> StreamjoinError | None:
-    if not any(_is_of_python_worker(cause) for cause in causes):
-        return None
-    return QueryError(
-        f"Spark's Python workers are gone, killed or out of memory: {_root_message(causes)}. The "
-        f"job runs the batch again; {_MORE_MEMORY}",
-        retryable=True,
     )
 
 
@@ -286,7 +276,6 @@ _RULES: tuple[Rule, ...] = (
     _no_client,
     _disk_full,
     _cannot_write,
-    _lost_worker,
     _lost_executor,
     _lost_store,
     _lost_kafka,
@@ -342,14 +331,6 @@ def _is_any(throwable: Any, names: tuple[str, ...]) -> bool:
     return False
 
 
-def _is_of_python_worker(throwable: Any) -> bool:
-    """Whether the connection to a Python worker broke: Python code raises no IOException."""
-    return _is_any(throwable, ("java.io.IOException",)) and any(
-        frame.getClassName().startswith("org.apache.spark.api.python.")
-        for frame in throwable.getStackTrace()
-    )
-
-
 def _is_of_unreachable_store(throwable: Any) -> bool:
     """Whether the checkpoint's store did not answer, or is still starting."""
     return (
@@ -363,7 +344,7 @@ def _shortened(text: str) -> str:
     """The text without the stack traces of JVM and Python, at most _MESSAGE_CHARS_MAX long."""
     lines = [line for line in text.splitlines() if not line.startswith(("\tat ", "    at "))]
     traces = [n for n, line in enumerate(lines) if _PYTHON_TRACE in line]
-    if traces:  # of a Python worker: the first line that is not indented names the error
+    if traces:  # The first line that is not indented names the error.
         lines = [line for line in lines[traces[0] + 1 :] if line and not line.startswith(" ")][:1]
     joined = "\n".join(lines).strip()
     return joined if len(joined) <= _MESSAGE_CHARS_MAX else joined[: _MESSAGE_CHARS_MAX - 1] + "…"

@@ -4,20 +4,22 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.spark.stream_execution import batch_execution
 
 
+def count_where(condition: str) -> Column:
+    """As count_if, for which Spark adds a column: one more projection per record, and a larger
+    plan to optimize in each batch."""
+    return F.expr(f"count(CASE WHEN {condition} THEN 1 END)")
+
+
 def batch_metrics(query: StreamingQuery, name: str) -> Mapping[str, Any]:
     """Metrics of the current batch. Empty: the observed node had no records."""
     return execution_metrics(batch_execution(query), name)
-
-
-def frame_metrics(frame: DataFrame, name: str) -> Mapping[str, Any]:
-    """Metrics of a frame that was executed. Empty: none were collected."""
-    return execution_metrics(frame._jdf.queryExecution(), name)
 
 
 def execution_metrics(execution: Any, name: str) -> Mapping[str, Any]:

@@ -73,7 +73,7 @@ class Jvm:
             stderr=subprocess.STDOUT,
             env=environment,
             # The query must end before its JVM: a signal to the job's process group, such as
-            # Ctrl-C or `timeout`, must not reach the JVM and Spark's Python workers.
+            # Ctrl-C or `timeout`, must not reach the JVM.
             start_new_session=True,
             preexec_fn=_end_with_parent,
         ).result()
@@ -127,7 +127,7 @@ class Jvm:
         """The Spark session; waits until the JVM is up.
 
         After `end_query` it is another session, in the same application if possible: a new
-        application takes some seconds, and starts its Python workers again.
+        application takes some seconds.
         """
         if self._session is None or self._has_ended:
             wanted = Application(settings.spark_master, {**conf, **_for_executors(settings)})
@@ -163,7 +163,7 @@ class Jvm:
         port, secret = self._gateway()
         os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
         os.environ["PYSPARK_GATEWAY_SECRET"] = secret
-        # For Spark's Python workers; on a cluster the user may set another path.
+        # Python of the check of executors (query/cluster.py), which the user may have set.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.builder.master(application.master).appName("streamjoin")
         for name, value in application.conf.items():

@@ -43,6 +43,7 @@ import scala.jdk.javaapi.CollectionConverters;
 /** Spark's parser, analyzer and optimizer, without a session, with the settings of the job. */
 final class SparkSql {
   private final SQLConf conf = new SQLConf();
+  private final SQLConf generating;
   private final Analyzer analyzer;
   private final Optimizer optimizer;
 
@@ -54,7 +55,8 @@ final class SparkSql {
     conf.setConfString("spark.sql.constraintPropagation.enabled", "false");
     conf.setConfString("spark.sql.ansi.enabled", "true");
     conf.setConfString("spark.sql.mapKeyDedupPolicy", "LAST_WIN");
-    // Few rows are evaluated: compiling their code would take longer.
+    generating = conf.clone();
+    // For a few rows, compiling code would take longer than it saves.
     conf.setConfString("spark.sql.codegen.factoryMode", "NO_CODEGEN");
     FunctionRegistry functions = FunctionRegistry$.MODULE$.builtin();
     analyzer = analyzer(functions);
@@ -75,8 +77,17 @@ final class SparkSql {
     return SQLConf$.MODULE$.withExistingConf(conf, body);
   }
 
+  /** Runs `body` so that the projections it creates have generated code, if Spark can generate it. */
+  <T> T withGeneratedCode(Function0<T> body) {
+    return SQLConf$.MODULE$.withExistingConf(generating, body);
+  }
+
   static Expression parsed(String text) {
     return CatalystSqlParser$.MODULE$.parseExpression(text);
+  }
+
+  static DataType type(String ddl) {
+    return CatalystSqlParser$.MODULE$.parseDataType(ddl);
   }
 
   /** A stream with these columns. The optimizer computes nothing of it. */

@@ -15,6 +15,7 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
+import org.apache.spark.sql.catalyst.expressions.TryEval;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection$;
 import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers$;
@@ -44,24 +45,47 @@ final class SqlRows {
     final StructType input;
     final Program left;
     final Program right;
-    final List<UnsafeProjection> steps = new ArrayList<>();
+    final LogicalPlan plan;
     final List<Attribute> output;
     final List<Column> returned = new ArrayList<>();
+    private List<UnsafeProjection> steps;
+    private boolean isGenerated;
+    private int rows = 0;
 
-    Program(StructType input, Program left, Program right, LogicalPlan steps) {
+    Program(StructType input, Program left, Program right, LogicalPlan plan, SparkSql spark) {
       this.input = input;
       this.left = left;
       this.right = right;
-      compile(steps);
-      output = CollectionConverters.asJava(steps.output());
+      this.plan = plan;
+      // The job runs generated code. Without it, Spark evaluates more of an expression that can
+      // fail: concat(null, failing) fails only then.
+      isGenerated = SparkSql.expressions(plan).stream().anyMatch(Program::containsTryEval);
+      steps = isGenerated ? spark.withGeneratedCode(() -> steps(plan)) : steps(plan);
+      output = CollectionConverters.asJava(plan.output());
     }
 
-    private void compile(LogicalPlan plan) {
+    private static List<UnsafeProjection> steps(LogicalPlan plan) {
       if (plan instanceof Project project) {
-        compile(project.child());
+        List<UnsafeProjection> steps = steps(project.child());
         steps.add(
             UnsafeProjection$.MODULE$.create(
                 SparkSql.expressionsOf(project.projectList()), project.child().output()));
+        return steps;
+      }
+      return new ArrayList<>();
+    }
+
+    private static boolean containsTryEval(Expression tree) {
+      return tree instanceof TryEval
+          || SparkSql.children(tree).stream().anyMatch(Program::containsTryEval);
+    }
+
+    /** Generates code once the program has run on so many rows that the time pays off. */
+    void count(SparkSql spark, int more) {
+      rows += more;
+      if (!isGenerated && rows > INTERPRETED) {
+        isGenerated = true;
+        steps = spark.withGeneratedCode(() -> steps(plan));
       }
     }
 
@@ -80,6 +104,9 @@ final class SqlRows {
 
   /** A column of a result that is returned. */
   private record Column(int index, DataType type, UnsafeProjection encoding) {}
+
+  /** Rows on which a program runs without generated code. */
+  private static final int INTERPRETED = 5_000;
 
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final Base64.Encoder BASE64 = Base64.getEncoder();
@@ -110,7 +137,7 @@ final class SqlRows {
       step.forEach(text -> columns.add(SparkSql.parsed(text.asText())));
       plan = spark.projected(columns, plan);
     }
-    Program program = new Program(input, left, right, spark.optimized(plan));
+    Program program = new Program(input, left, right, spark.optimized(plan), spark);
     question.get("returns").forEach(name -> program.returned.add(column(program, name, false)));
     question.get("encodes").forEach(name -> program.returned.add(column(program, name, true)));
     programs.put(question.get("program").asInt(), program);
@@ -159,6 +186,7 @@ final class SqlRows {
     if (program == null) {
       return answer.put("is_closed", true);
     }
+    program.count(spark, question.get("rows").size());
     ArrayNode results = answer.putArray("rows");
     for (JsonNode row : question.get("rows")) {
       boolean isPair = program.left != null;

@@ -30,6 +30,7 @@ import org.apache.spark.sql.catalyst.expressions.LambdaFunction;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.Not;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /**
@@ -42,6 +43,7 @@ public final class SqlWorker {
   private static final SparkSql SPARK = new SparkSql();
   private static final SqlRows ROWS = new SqlRows(SPARK);
   private static final Map<String, LogicalPlan> STREAMS = new LatestMap<>();
+  private static final Map<String, DataType> TYPES = new LatestMap<>();
 
   /** Expressions whose second operand is a regular expression, or a format of dates. */
   private static final Set<String> HAS_PATTERN =
@@ -149,7 +151,7 @@ public final class SqlWorker {
 
   private static ObjectNode expression(JsonNode question) {
     boolean isFilter = question.get("filter").asBoolean();
-    LogicalPlan stream = stream(question.get("columns").asText());
+    LogicalPlan stream = stream(question.get("columns"));
     return analysis(question.get("sql").asText(), stream, isFilter);
   }
 
@@ -239,9 +241,17 @@ public final class SqlWorker {
     SparkSql.children(tree).forEach(child -> collectColumns(child, columns));
   }
 
-  private static LogicalPlan stream(String columns) {
-    return STREAMS.computeIfAbsent(
-        columns, ddl -> SparkSql.stream(ddl.isEmpty() ? new StructType() : StructType.fromDDL(ddl)));
+  private static LogicalPlan stream(JsonNode columns) {
+    return STREAMS.computeIfAbsent(columns.toString(), text -> SparkSql.stream(struct(columns)));
+  }
+
+  private static StructType struct(JsonNode columns) {
+    StructType struct = new StructType();
+    for (JsonNode column : columns) {
+      DataType type = TYPES.computeIfAbsent(column.get(1).asText(), SparkSql::type);
+      struct = struct.add(column.get(0).asText(), type);
+    }
+    return struct;
   }
 
   private static ObjectNode columns(JsonNode question) {

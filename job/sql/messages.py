@@ -6,6 +6,10 @@ from string import Template
 from typing import Any
 
 _AGAIN = "a batch that runs again after a failure would have different results"
+_FORMAT = (
+    "the format $pattern is invalid: see "
+    "https://spark.apache.org/docs/latest/sql-ref-datetime-pattern.html"
+)
 _TRY = "correct it, or use {}, which returns NULL"
 
 REFUSED = {
@@ -50,10 +54,8 @@ _OF_SPARK = {
     "INVALID_PARAMETER_VALUE.PATTERN": (
         "the regular expression $value of $functionName() is invalid"
     ),
-    "INVALID_DATETIME_PATTERN.WITH_SUGGESTION": (
-        "the format $pattern is invalid: see "
-        "https://spark.apache.org/docs/latest/sql-ref-datetime-pattern.html"
-    ),
+    "INVALID_DATETIME_PATTERN.WITH_SUGGESTION": _FORMAT,
+    "INCONSISTENT_BEHAVIOR_CROSS_VERSION.DATETIME_PATTERN_RECOGNITION": _FORMAT,
     "INVALID_EXTRACT_BASE_FIELD_TYPE": "$base is $other, which has no fields",
     "FIELD_NOT_FOUND": "unknown field $fieldName: the fields are $fields",
     f"{_MISMATCH}BINARY_OP_DIFF_TYPES": (
@@ -77,6 +79,8 @@ _AFTER_MESSAGE = re.compile(
     r"\s*(SQLSTATE: \w+|== SQL|; line \d+ pos \d+|\(line \d+, pos \d+\)).*", re.DOTALL
 )
 _SETTING = re.compile(r" If necessary set \S+ to \S+ to bypass this error\.?")
+_CHOICE = re.compile(r"^\[([^\]]+)\]$")
+"""Spark's form of several numbers: `[2, 3]`."""
 _QUOTED_TEXT = re.compile(r"[\"`]([^\"`]+)[\"`]")
 
 
@@ -90,9 +94,14 @@ def problem_of(answer: Mapping[str, Any]) -> str | None:
     if known is None:
         return message_of(answer)
     parameters = {
-        name: _QUOTED_TEXT.sub(r"\1", value or "") for name, value in answer["parameters"].items()
+        name: _CHOICE.sub(_either, _QUOTED_TEXT.sub(r"\1", value or ""))
+        for name, value in answer["parameters"].items()
     }
     return Template(known).safe_substitute(parameters)
+
+
+def _either(choice: re.Match[str]) -> str:
+    return choice[1].replace(", ", " or ")
 
 
 def message_of(answer: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Names, types and errors in the SQL of a spec, read by Spark."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -14,6 +14,9 @@ from job.sql.worker import CostError
 
 Ask = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Asks SqlWorker.java: job/sql/worker.py describes questions and answers."""
+
+Columns = Sequence[tuple[str, str]]
+"""Names and types."""
 
 _KEPT = 10_000
 """Answers that are kept. A spec asks about each expression, some several times."""
@@ -75,8 +78,8 @@ class SqlQuestions:
         ]
         return answer["text"], names, answer["variables"]
 
-    def analysis(self, sql: str, columns: str, *, is_filter: bool = False) -> Analysis:
-        """`sql` over `columns`, in DDL. SqlError if Spark, or the job, refuses it.
+    def analysis(self, sql: str, columns: Columns, *, is_filter: bool = False) -> Analysis:
+        """`sql` over `columns`. SqlError if Spark, or the job, refuses it.
 
         `is_filter`: as condition of a filter.
         """

@@ -6,6 +6,7 @@ from functools import lru_cache
 from itertools import count
 from typing import Any
 
+from job.errors import SetupError
 from job.sql.messages import message_of
 from job.sql.questions import Ask
 
@@ -41,6 +42,9 @@ class SqlRows:
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._numbers = count()
+        self._stores: set[int] = set()
+        self._lost: dict[int, SetupError] = {}
+        """The error that ended the process with the rows of a store."""
         self._program = lru_cache(_KEPT)(self._opened)
 
     def program(
@@ -59,10 +63,14 @@ class SqlRows:
 
     def store(self) -> int:
         """Keeps rows until `drop`."""
-        return next(self._numbers)
+        store = next(self._numbers)
+        self._stores.add(store)
+        return store
 
     def drop(self, store: int) -> None:
-        self._answer({"kind": "drop", "store": store})
+        self._stores.discard(store)
+        if self._lost.pop(store, None) is None:
+            self._answer({"kind": "drop", "store": store})
 
     def run(
         self, program: Program, rows: Sequence[Values], *, keep_in: int
@@ -72,30 +80,45 @@ class SqlRows:
 
         `rows`: the columns in the order of the DDL, BINARY in base64, TIMESTAMP in microseconds.
         """
-        return self._rows({"program": program.number, "rows": rows, "keep": keep_in}, program)
+        question = {"program": program.number, "rows": rows, "keep": keep_in}
+        return self._rows(question, program, [keep_in])
 
     def run_pairs(
         self, program: Program, pairs: Sequence[tuple[int | None, int | None]], of: tuple[int, int]
     ) -> list[dict[str, Any]]:
         """As `run`, for pairs of numbers of rows in two stores; None: a row of nulls."""
-        return self._rows({"program": program.number, "rows": pairs, "stores": of}, program)
+        question = {"program": program.number, "rows": pairs, "stores": of}
+        return self._rows(question, program, of)
 
-    def _rows(self, question: Mapping[str, Any], program: Program) -> list[dict[str, Any]]:
+    def _rows(
+        self, question: Mapping[str, Any], program: Program, stores: Sequence[int]
+    ) -> list[dict[str, Any]]:
         rows: Sequence[Values] = question["rows"]
         answers = (
-            self._run({"kind": "run", **question, "rows": part}, program) for part in _parts(rows)
+            self._run({"kind": "run", **question, "rows": part}, program, stores)
+            for part in _parts(rows)
         )
         returned = (*program.returns, *program.encodes)
         return [
             dict(zip(returned, row, strict=True)) for answer in answers for row in answer["rows"]
         ]
 
-    def _run(self, question: Mapping[str, Any], program: Program) -> Mapping[str, Any]:
+    def _run(
+        self, question: Mapping[str, Any], program: Program, stores: Sequence[int]
+    ) -> Mapping[str, Any]:
+        self._check(stores)
         answer = self._answer(question)
         if "is_closed" in answer:  # the worker is new, or has run many other programs
+            self._check(stores)
             self._open(program)
             answer = self._answer(question)
         return answer
+
+    def _check(self, stores: Sequence[int]) -> None:
+        """Another thread may have asked what ended the process."""
+        for store in stores:
+            if store in self._lost:
+                raise self._lost[store]
 
     def _opened(
         self,
@@ -121,7 +144,11 @@ class SqlRows:
         self._answer(question)
 
     def _answer(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        answer = self._ask(question)
+        try:
+            answer = self._ask(question)
+        except SetupError as error:
+            self._lost |= dict.fromkeys(self._stores, error)
+            raise
         if "error" in answer:
             raise EvaluationError(message_of(answer))
         return answer

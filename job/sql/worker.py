@@ -67,10 +67,10 @@ class SqlWorker:
           it, each with its `parts`, `start` and `end` in the text, and `names_a_field`: it is an
           argument of struct(), which names a field after it; and `variables`, the names of those
           of its lambda functions.
-        - `expression`, `sql` over `columns` (DDL): the fields of questions.Analysis; `type` in the
-          JSON of Spark's data types, `column` if it is nothing else, `conjuncts`: answers for the
-          terms of its ANDs, if it has several. With `filter` it is computed as the condition of a
-          filter.
+        - `expression`, `sql` over `columns`, pairs of name and type: the fields of
+          questions.Analysis; `type` in the JSON of Spark's data types, `column` if it is nothing
+          else, `conjuncts`: answers for the terms of its ANDs, if it has several. With `filter` it
+          is computed as the condition of a filter.
         - `columns`, of a schema as `ddl`: its `type`, in the JSON of Spark's data types.
         - `functions`: all functions of Spark with `name`, `group`, the `examples` of its
           documentation, and `refused`: the reason why a spec may not call it, or null.
@@ -137,7 +137,7 @@ class SqlWorker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
-                env={name: of for name, of in os.environ.items() if name not in _OF_OTHER_JVMS},
+                env=_environment(),
             )
         return self._process
 
@@ -152,9 +152,12 @@ class SqlWorker:
             java(),
             *(f"-Xmx{self._heap_mb}m", "-XX:+ExitOnOutOfMemoryError"),
             # A command asks a few questions: the optimizing compiler would cost more than it saves.
-            *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"),
             *("-Duser.language=en", "-Duser.country=US", "-Duser.timezone=UTC"),
-            *("-Dfile.encoding=UTF-8", f"-Dlog4j2.configurationFile={os.devnull}"),
+            "-Dfile.encoding=UTF-8",
+            # Spark logs nothing of interest here, and Log4j takes 0.1 s to start.
+            "-Dslf4j.provider=org.slf4j.helpers.NOP_FallbackServiceProvider",
+            "-Dslf4j.internal.verbosity=ERROR",
             *JAVA_OPTIONS,
             *("-cp", ":".join(class_path)),
             *class_archive_of(self._jars),
@@ -190,6 +193,12 @@ class SqlWorker:
         return _EndedError(
             f"the Java process that reads SQL ended with {process.returncode}{shown}"
         )
+
+
+def _environment() -> dict[str, str]:
+    """Without options for other JVMs. Spark looks for an address of the machine if it has none."""
+    kept = {name: value for name, value in os.environ.items() if name not in _OF_OTHER_JVMS}
+    return kept | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
 
 
 def _unnamed_file() -> IO[bytes]:

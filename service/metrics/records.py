@@ -82,7 +82,7 @@ RECORDS: tuple[Metric[Snapshot], ...] = (
     counter(
         "transactions",
         "Output transactions by result: committed, skipped (an earlier attempt had committed), "
-        "aborted, fenced by another job, unknown (the response to the commit was lost).",
+        "aborted, fenced by another job.",
         lambda snapshot: snapshot.status.totals.transactions,
         "result",
     ),

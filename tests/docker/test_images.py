@@ -10,7 +10,7 @@ from tests.docker.stack import ROOT, Stack
 
 IMAGES = ("job", "service")
 # Packages that only the job needs.
-HEAVY = {"pyspark", "pyarrow", "confluent-kafka", "openlineage-python", "requests"}
+HEAVY = {"pyspark", "confluent-kafka", "openlineage-python", "requests"}
 
 
 @pytest.mark.parametrize("name", IMAGES)

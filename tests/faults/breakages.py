@@ -16,18 +16,11 @@ from tests.faults.harness import Harness
 from tests.faults.proxy import Api, Point, Proxy
 from tests.integration.jobs import START_SECONDS, STATE_PARTITIONS
 from tests.polling import wait_until
-from tests.processes import command_line, has_ended, is_stopped, signal_all
+from tests.processes import has_ended, is_stopped
 
 PARTITIONS_MAX = 6
-FAILPOINTS = (
-    "after_offset_log",
-    "before_rows",
-    "between_rows",
-    "before_commit",
-    "after_commit",
-    "after_all_commits",
-    "after_commit_log",
-)
+# Of the driver, in a micro-batch.
+FAILPOINTS = ("after_offset_log", "after_all_commits", "after_commit_log")
 # Requests of a transaction, and whether the broker has answered them.
 POINTS = tuple(
     (api, is_answered)
@@ -95,17 +88,6 @@ class Breaker:
         jvm.kill()
         wait_until(lambda: has_ended(jvm), START_SECONDS, "the JVM has ended")
         return f"JVM {jvm.pid} killed"
-
-    def kill_the_workers(self) -> str:
-        workers = [
-            process
-            for process in self.harness.job.tree
-            if "pyspark.daemon" in command_line(process)
-        ]
-        assert workers
-        signal_all(workers, signal.SIGKILL)
-        psutil.wait_procs(workers, START_SECONDS)
-        return f"{len(workers)} workers killed"
 
     def terminate(self) -> str:
         assert 0 == self.harness.job.terminate()
@@ -244,12 +226,11 @@ class Breaker:
 
     @property
     def kinds(self) -> Mapping[str, Callable[[], str]]:
-        has_workers = self.harness.engine is Engine.MICRO_BATCH
+        has_intervals = self.harness.engine is Engine.REAL_TIME
         faults = (
-            self.kill_the_process_tree,
-            self.kill_at_a_failpoint if has_workers else self.kill_in_a_transaction,
-            self.kill_the_driver_s_python, self.kill_the_jvm,
-            *([self.kill_the_workers] if has_workers else []), self.terminate, self.freeze,
+            self.kill_the_process_tree, self.kill_in_a_transaction,
+            *([] if has_intervals else [self.kill_at_a_failpoint]),
+            self.kill_the_driver_s_python, self.kill_the_jvm, self.terminate, self.freeze,
             self.freeze_and_start_a_second_one, self.kill_the_broker, self.bounce_the_broker,
             self.pause_the_broker, self.cut_the_network, self.slow_the_network, self.hold_answers,
             self.lose_the_answer_to_a_commit, self.lose_a_commit, self.abort_upstream,

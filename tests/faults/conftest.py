@@ -6,7 +6,7 @@ import pytest
 
 from deploy.local.kafka import EmbeddedKafka
 from tests.faults.harness import proxied_kafka
-from tests.faults.proxy import Proxy
+from tests.faults.proxy import Counts, Proxy
 from tests.integration.jvms import jvm  # noqa: F401
 
 
@@ -21,3 +21,11 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EmbeddedK
 def kafka(faulty: tuple[EmbeddedKafka, Proxy]) -> EmbeddedKafka:
     """Without the proxy."""
     return faulty[0]
+
+
+@pytest.fixture
+def proxy(faulty: tuple[EmbeddedKafka, Proxy]) -> Iterator[Proxy]:
+    """Its counts begin with zeros. Healed after the test."""
+    faulty[1].counts = Counts()
+    yield faulty[1]
+    faulty[1].heal()

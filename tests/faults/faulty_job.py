@@ -14,8 +14,7 @@ from tests.processes import name
 
 
 class FaultyJob(Job):
-    """A job with failpoints and short waits. On a shared JVM it has none in Spark's Python
-    workers."""
+    """A job with failpoints and short waits."""
 
     def __init__(
         self,

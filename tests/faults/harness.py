@@ -356,9 +356,9 @@ class Harness:
                 raise
             return {}
 
-    def hides_records(self) -> bool:
-        """Whether an open transaction hides the last markers from readers."""
-        topic = self.topic("commits")
+    def hides_records(self, part: str = "commits") -> bool:
+        """Whether an open transaction hides the last records of the topic from readers."""
+        topic = self.topic(part)
         return self.ends(topic) != self.ends(topic, IsolationLevel.READ_UNCOMMITTED)
 
     @property

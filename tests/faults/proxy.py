@@ -58,6 +58,8 @@ class Point:
     """The transaction writes to this topic. None: to any topic. The last transaction of an interval
     can contain no results, only the marker."""
     is_caught: bool = field(default=False, init=False)
+    client_port: int | None = field(default=None, init=False)
+    """Port of the client's end of the connection on which the request was caught."""
     is_over: bool = field(default=False, init=False)
     """The broker has answered the request after `release`."""
 
@@ -102,6 +104,8 @@ class Counts:
     held: int = 0
     commits_seen: int = 0
     commits_swallowed: int = 0
+    commits_repeated: int = 0
+    """Commits that the client has sent again, after the broker had received them."""
     replies_swallowed: int = 0
 
 
@@ -113,6 +117,11 @@ class _Connection:
     catch_reply_to: dict[int, Point] = field(default_factory=dict)
     late: dict[int, asyncio.Event] = field(default_factory=dict)
     """For each request that was held: whether its answer has arrived."""
+
+    @property
+    def client_port(self) -> int:
+        port: int = self.client.get_extra_info("peername")[1]
+        return port
 
     def close(self) -> None:
         for writer in (self.client, self.broker):
@@ -277,7 +286,7 @@ class Proxy:
             if point is not None and point.is_answered:
                 connection.catch_reply_to[_correlation_id(frame, 4)] = point
             elif point is not None:
-                await self._hold_at(point)
+                await self._hold_at(point, connection)
                 # The client may have ended, and the end of the connection could overtake the
                 # request: the broker would drop it.
                 connection.late[_correlation_id(frame, 4)] = answered = asyncio.Event()
@@ -292,6 +301,8 @@ class Proxy:
         if _api_key(frame) not in _FLEXIBLE:
             return None
         transaction = self._transactions.of(frame)
+        if _is_commit(frame) and not transaction:
+            self.counts.commits_repeated += 1
         for point in self._points:
             if point.is_of(frame, transaction):
                 if point.passing == 0:
@@ -300,7 +311,8 @@ class Proxy:
                 point.passing -= 1
         return None
 
-    async def _hold_at(self, point: Point) -> None:
+    async def _hold_at(self, point: Point, connection: _Connection) -> None:
+        point.client_port = connection.client_port
         point.is_caught = True
         await self._released.wait()
 
@@ -318,7 +330,7 @@ class Proxy:
                 continue
             point = connection.catch_reply_to.pop(identity, None)
             if point is not None:
-                await self._hold_at(point)
+                await self._hold_at(point, connection)
             if self._delay_seconds:
                 self.counts.delayed += 1
                 await asyncio.sleep(self._delay_seconds)

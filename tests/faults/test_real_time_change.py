@@ -15,13 +15,12 @@ from tests.faults.faulty_job import FaultyJob
 from tests.faults.harness import SIDES, Harness
 from tests.faults.oracle import check_results
 from tests.faults.proxy import Api, Point, Proxy
-from tests.faults.test_real_time import HELD_SECONDS, Slots, kill_jvm, proxy, wait_for_interval
+from tests.faults.slots import HELD_SECONDS, Slots
+from tests.faults.test_real_time import kill_jvm, wait_for_interval
 from tests.integration.jobs import START_SECONDS
 from tests.integration.jvms import SharedJvm
 from tests.polling import wait_until
 from tests.unit.specs import changed
-
-__all__ = ["proxy"]  # a fixture
 
 PAIRS = 100
 FIRST_BATCH_RECORDS = 20

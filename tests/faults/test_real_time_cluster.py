@@ -24,13 +24,8 @@ from tests.faults.cluster import TRANSACTION_STATE, Cluster, two_brokers
 from tests.faults.faulty_job import FaultyJob
 from tests.faults.harness import Harness
 from tests.faults.proxy import Api, Point
-from tests.faults.test_real_time import (
-    HELD_SECONDS,
-    Slots,
-    kill_jvm,
-    totals,
-    wait_for_interval,
-)
+from tests.faults.slots import HELD_SECONDS, Slots
+from tests.faults.test_real_time import kill_jvm, totals, wait_for_interval
 from tests.integration.jobs import START_SECONDS, STATE_PARTITIONS
 from tests.polling import wait_until
 from tests.processes import has_ended

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from tests.polling import wait_until
 SPARK_CLASS = Path(sys.executable).with_name("spark-class")
 HOST = "127.0.0.1"
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+_WORKER = "org.apache.spark.deploy.worker.Worker"
 _UP = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = re.compile("Successfully registered with master")
 
@@ -62,6 +64,18 @@ class Cluster:
         alive = [child.pid for child in self._children if child.poll() is None]
         started = [process for pid in alive for process in processes.tree(pid)]
         return [process for process in started if _EXECUTOR in processes.command_line(process)]
+
+    def kill_worker(self, executor: psutil.Process) -> None:
+        """Kill the worker of the executor with all its processes."""
+        [worker] = [
+            parent for parent in executor.parents() if _WORKER in processes.command_line(parent)
+        ]
+        killed = processes.tree(worker.pid)
+        # The worker first: it replaces an executor that ends.
+        processes.signal_all(killed, signal.SIGKILL)
+        wait_until(
+            lambda: all(map(processes.has_ended, killed)), STOP_SECONDS, "the worker has ended"
+        )
 
     def wait_for_executors(self, count: int) -> None:
         """Wait until this many executors are registered."""

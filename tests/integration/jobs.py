@@ -150,7 +150,7 @@ class Job:
 
     @property
     def tree(self) -> list[psutil.Process]:
-        """The driver, its JVM and Spark's Python workers."""
+        """The driver and its JVM."""
         shared = self._jvm.tree if self._jvm is not None else []
         return [*processes.tree(self.process.pid), *shared]
 

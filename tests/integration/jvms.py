@@ -73,7 +73,7 @@ class SharedJvm:
 
     @property
     def tree(self) -> list[processes.psutil.Process]:
-        """The JVM and Spark's Python workers."""
+        """The JVM and its children."""
         assert self._process is not None
         return processes.tree(self._process.pid)
 

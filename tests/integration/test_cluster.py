@@ -11,13 +11,15 @@ from deploy.local.kafka import EmbeddedKafka
 from job.protocol.status import Phase
 from job.query.warm_up import RECORDS_MIN
 from tests.faults.faulty_job import FaultyJob
+from tests.faults.harness import proxied_kafka
+from tests.faults.proxy import Api, Point, Proxy
+from tests.faults.slots import HELD_SECONDS
 from tests.integration.clusters import HOST, Cluster
-from tests.integration.failpoint import FAILPOINTS
 from tests.integration.jobs import START_SECONDS
 from tests.integration.keyed_sides import JAVA_PARTITIONS
 from tests.integration.pairs import Pairs
 from tests.polling import wait_until
-from tests.processes import has_ended, signal_all
+from tests.processes import has_ended, local_ports, signal_all
 from tests.registry_stub import RegistryStub
 from tests.unit.specs import changed
 
@@ -28,17 +30,30 @@ CLUSTER_SECONDS = 2 * START_SECONDS
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A master and two workers of one core; their tasks use the failpoint of this folder."""
-    folder = tmp_path_factory.mktemp("cluster")
-    environment = {
-        "PYTHONPATH": str(FAILPOINTS),
-        "STREAMJOIN_TEST_FAILPOINT": str(folder / "armed"),
-        # Spark soon gives up an application whose executors end by themselves.
-        "SPARK_MASTER_OPTS": "-Dspark.deploy.maxExecutorRetries=1",
-    }
-    with Cluster(folder, environment) as started:
+    """A master and two workers of one core."""
+    # Spark soon gives up an application whose executors end by themselves.
+    environment = {"SPARK_MASTER_OPTS": "-Dspark.deploy.maxExecutorRetries=1"}
+    with Cluster(tmp_path_factory.mktemp("cluster"), environment) as started:
         started.have_workers(2)
         yield started
+
+
+@pytest.fixture(scope="module")
+def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EmbeddedKafka, Proxy]]:
+    with proxied_kafka(tmp_path_factory.mktemp("proxied-kafka")) as both:
+        yield both
+
+
+@pytest.fixture
+def kafka(proxied: tuple[EmbeddedKafka, Proxy]) -> EmbeddedKafka:
+    """Without the proxy."""
+    return proxied[0]
+
+
+@pytest.fixture
+def proxy(proxied: tuple[EmbeddedKafka, Proxy]) -> Iterator[Proxy]:
+    yield proxied[1]
+    proxied[1].heal()
 
 
 @pytest.fixture
@@ -59,30 +74,50 @@ def job_on(cluster: Cluster, spec: str, folder: Path, more: Mapping[str, str] = 
         "SPARK_LOCAL_IP": HOST,
         **more,
     }
-    job = FaultyJob(spec, folder, environment)
-    job.failpoint = cluster.folder / "armed"
-    return job
+    return FaultyJob(spec, folder, environment)
 
 
-# How many transactions the repeated task has found committed so far.
-POINTS = {"before_commit": 0, "after_commit": 1}
+# How many transactions the repeated task has found committed so far, by whether the broker has
+# received the commit.
+SKIPPED = {False: 0, True: 1}
 
 
 def test_worker_killed_during_a_batch_and_then_the_driver_lose_and_repeat_nothing(
-    cluster: Cluster, pairs: Pairs, tmp_path: Path
+    cluster: Cluster, pairs: Pairs, proxy: Proxy, tmp_path: Path
 ) -> None:
-    spec = changed(pairs.spec(), output__partition_by="if(n % 2 = 0, 'edge', 'x')")
-    with job_on(cluster, spec, tmp_path) as job:
+    """The worker is killed while the proxy holds the commit of a task, or its answer. The commit
+    arrives when the task has run again."""
+    spec = changed(
+        pairs.spec(),
+        kafka__bootstrap_servers=f"{HOST}:{proxy.port}",
+        output__partition_by="if(n % 2 = 0, 'edge', 'x')",
+    )
+    held = {"STREAMJOIN_TEST_COMMIT_SECONDS": str(HELD_SECONDS)}
+    with job_on(cluster, spec, tmp_path, held) as job:
         job.wait_for_state("RUNNING", CLUSTER_SECONDS)
         pairs.produce(range(BLOCK))
         job.wait_for_offsets(left=BLOCK, right=BLOCK)
-        for number, (point, skipped) in enumerate(POINTS.items(), start=1):
+        for number, (is_answered, skipped) in enumerate(SKIPPED.items(), start=1):
             cluster.have_workers(2)
             cluster.wait_for_executors(2)
-            job.arm("kill", point)
+            point = Point(
+                *(Api.END_TXN, f"streamjoin-{pairs.name}-0"),
+                is_answered=is_answered,
+                topic=f"{pairs.name}.out",
+            )
+            proxy.catch(point)
             pairs.produce(range(number * BLOCK, (number + 1) * BLOCK))
-            job.wait_for_failpoint()
+            proxy.wait_until_caught(point)
+            [executor] = [
+                executor
+                for executor in cluster.executors()
+                if point.client_port in local_ports(executor)
+            ]
+            cluster.kill_worker(executor)
             status = job.wait_for_offsets(left=(number + 1) * BLOCK, right=(number + 1) * BLOCK)
+            proxy.release()
+            if not is_answered:
+                proxy.wait_until_over(point)
             assert list(range((number + 1) * BLOCK)) == pairs.numbers(), point
             assert skipped == status.totals.transactions["skipped"], point
             assert 0 == status.totals.restarts, "the task is run again, not the query"

@@ -15,11 +15,7 @@ from tests.integration.failpoint import Failpoint
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import Pairs
-from tests.polling import wait_until
 from tests.processes import signal_all
-
-# Enough for several requests to the broker, so that a batch can be interrupted between two of them.
-BLOCK = 3_000
 
 
 @pytest.fixture
@@ -48,35 +44,13 @@ def test_results_are_emitted_once_and_counted(pairs: Pairs, tmp_path: Path, jvm:
     assert list(range(9)) == pairs.numbers()
 
 
-def test_zombie_job_is_fenced_and_does_not_harm_its_successor(
-    pairs: Pairs, failpoint: Failpoint, tmp_path: Path, jvm: SharedJvm
-) -> None:
-    other_folder = tmp_path / "successor"
-    other_folder.mkdir()
-    with Job(pairs.spec(), tmp_path) as job:
-        pairs.produce(range(BLOCK))
-        read_all(job, BLOCK)
-        failpoint.arm("stop", "before_commit")
-        pairs.produce(range(BLOCK, 2 * BLOCK))
-        failpoint.wait()
-
-        with Job(pairs.spec(), other_folder, jvm) as successor:
-            read_all(successor, 2 * BLOCK)
-            wake(job)
-            wait_until(lambda: has_given_up(job), START_SECONDS, "the one left behind gives up")
-            pairs.produce(range(2 * BLOCK, 3 * BLOCK))
-            read_all(successor, 3 * BLOCK)
-            assert 0 == successor.terminate()
-    assert list(range(3 * BLOCK)) == pairs.numbers()
-
-
 def test_unexpected_error_has_a_place_and_its_batch_runs_again(
     pairs: Pairs, failpoint: Failpoint, tmp_path: Path
 ) -> None:
     with Job(pairs.spec(), tmp_path) as job:
         pairs.produce(range(3))
         read_all(job, 3)
-        failpoint.arm("raise", "before_commit")
+        failpoint.arm("raise", "after_offset_log")
         pairs.produce(range(3, 6))
         failure = read_all(job, 6).last_failure
         assert 0 == job.terminate()
@@ -84,8 +58,8 @@ def test_unexpected_error_has_a_place_and_its_batch_runs_again(
     assert failure is not None
     assert ("unexpected", True) == (failure.code, failure.retryable)
     assert re.match(
-        r"unexpected error ZeroDivisionError: planted \(at job/delivery/commit_protocol\.py:\d+ in "
-        r"run\)\. The job runs batch [1-9]\d* again, and nothing is lost",
+        r"unexpected error ZeroDivisionError: planted \(at job/delivery/sink\.py:\d+ in "
+        r"_deliver\)\. The job runs batch [1-9]\d* again, and nothing is lost",
         failure.message,
     )
     assert list(range(6)) == pairs.numbers()

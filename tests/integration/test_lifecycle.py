@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from signal import SIGINT, SIGSTOP, SIGTERM
+from signal import SIGINT, SIGTERM
 from zlib import crc32
 
 import psutil
@@ -18,7 +18,7 @@ from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import Pairs
 from tests.lineage_stub import LineageStub
 from tests.polling import wait_until
-from tests.processes import command_line, has_ended, name, signal_all
+from tests.processes import has_ended, name
 from tests.unit.specs import changed
 from tests.wheel import ROOT, InstalledWheel
 
@@ -55,15 +55,6 @@ def desired_state(folder: Path) -> str | None:
     return str(json.loads(path.read_text())["state"]) if path.exists() else None
 
 
-def batch_is_running(folder: Path) -> bool:
-    """More batches are planned than have ended."""
-    planned, ended = (
-        {path.name for path in (folder / "checkpoint" / "query" / log).glob("[0-9]*")}
-        for log in ("offsets", "commits")
-    )
-    return planned > ended
-
-
 def wait_for_end(processes: list[psutil.Process]) -> None:
     wait_until(lambda: all(map(has_ended, processes)), STOP_SECONDS, "no process is left")
 
@@ -82,10 +73,9 @@ def fields(changes: list[dict[str, str]]) -> list[str]:
 def installed_job(
     wheel: InstalledWheel, pairs: Pairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Job:
-    """Runs from the installed wheel, with its Python workers, and delivers exactly once."""
+    """Runs from the installed wheel, and delivers exactly once."""
     monkeypatch.setenv("STREAMJOIN_JARS", str(ROOT / ".jars" / "spark"))
-    # The workers find modules in their working folder first.
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(tmp_path)  # Python finds modules in its working folder first.
     pairs.delivery = "exactly_once"
     job = Job(pairs.spec(), tmp_path)
     job.program = (wheel.program("streamjoin"),)
@@ -121,42 +111,6 @@ def test_pause_keeps_the_jvm_and_stop_frees_it_and_neither_repeats_a_result(
         pairs.produce(range(6, 9))
         job.ask("resume")
         read_all(job, 9)
-        assert 0 == job.terminate()
-    assert list(range(9)) == pairs.numbers()
-
-
-def test_desired_state_survives_a_crash_during_the_last_batch(
-    pairs: Pairs, tmp_path: Path, jvm: SharedJvm
-) -> None:
-    pairs.delivery = "exactly_once"
-    pairs.create_topics()
-    with Job(pairs.spec(), tmp_path, jvm) as job:
-        pairs.produce(range(3))
-        read_all(job, 3)
-        for count, verb, state in ((6, "pause", "PAUSED"), (9, "stop", "STOPPED")):
-            # Each batch needs these processes, which now block it.
-            signal_all(
-                [process for process in job.tree if "pyspark.daemon" in command_line(process)],
-                SIGSTOP,
-            )
-            pairs.produce(range(count - 3, count))
-            wait_until(lambda: batch_is_running(tmp_path), START_SECONDS, "a batch is running")
-
-            job.ask(verb)
-            wait_until(
-                lambda state=state: desired_state(tmp_path) == state,
-                START_SECONDS,
-                "the desired state is stored",
-            )
-            now = job.status()
-            assert now is not None
-            assert "RUNNING" == now.state
-            job.kill_tree()
-
-            job.start()
-            job.wait_for_state(state)
-            job.ask("resume")
-            read_all(job, count)
         assert 0 == job.terminate()
     assert list(range(9)) == pairs.numbers()
 

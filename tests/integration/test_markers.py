@@ -13,10 +13,10 @@ from confluent_kafka import KafkaException, Producer
 from deploy.local.kafka import EmbeddedKafka
 from job.delivery import markers
 from job.delivery.commit_protocol import NO_BATCH, Marker, UnavailableError
+from job.delivery.delivered import Delivered
 from job.delivery.exactly_once import fence_slots
-from job.delivery.interval_protocol import Delivered
 from job.delivery.markers import MarkerReader, encoded, fence_key, marker_key
-from job.delivery.transactions import Target, slot_of
+from job.delivery.slots import Target, slot_of
 from tests.integration.topics import consume_all
 from tests.polling import wait_until
 from tests.unit.specs import plan
@@ -107,7 +107,7 @@ def test_reader_connects_before_its_first_read(writer: Writer, reader: MarkerRea
     reader._consumer = recording
 
     for _ in range(2):
-        reader.old_keys(0, to_the_end=True)
+        reader.delivered(0, KEY, "q", to_the_end=True)
 
     waiting = [call for call in recording.calls if call != "poll"]
     assert ["list_topics", "list_topics", *(2 * ["assign", "unassign"])] == waiting
@@ -243,7 +243,7 @@ def test_fence_is_committed_in_each_slot_and_ends_the_transactions_before_it(
     bootstrap, topic = kafka.bootstrap_servers, "fenced.commits"
     kafka.create_topics([topic], partitions=3, config={"cleanup.policy": "compact"})
     client = (("bootstrap.servers", bootstrap),)
-    target = Target(client, "fenced", "q", "out", None, topic, 300, 0)
+    target = Target(client, "fenced", "q", topic, 300)
     before = Producer(target.producer_settings(slot_of(1)))
     before.init_transactions(SECONDS)
     before.begin_transaction()

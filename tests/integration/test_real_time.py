@@ -76,8 +76,6 @@ def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
     with Job(topics.spec(f"dead_letter: {{topic: {topics.dead}}}"), tmp_path, jvm) as job:
         wait_for_intervals(job)
         bad += topics.send_bad()
-        # With one request for each side: if an interval ended in between, the rows of the other
-        # request could be late.
         topics.send(*(a + b for a, b in zip(SECOND, generated(join_type, 1), strict=True)))
         if is_cut:
             job.ask("restart")

@@ -21,6 +21,7 @@ from tests.integration.keyed_sides import T0
 from tests.integration.real_time_topics import (
     CLOSING,
     CLOSING_AT,
+    DELAY_SECONDS,
     FIRST,
     SECOND,
     Topics,
@@ -103,7 +104,7 @@ def wait_for_live_figures(job: Job) -> None:
     """
 
     def are_live(status: JobStatus) -> bool:
-        watermark = datetime.fromtimestamp((T0 + 10_000) / 1000, UTC)
+        watermark = datetime.fromtimestamp(T0 / 1000 + 20 - DELAY_SECONDS, UTC)
         return (
             (1, 1, 1)
             == (
@@ -242,7 +243,7 @@ def test_dead_letters_idle_sides_state_and_checkpoint(
         result = text_of(topics.result(*pair))
         wait_until(lambda: topics.results()[result], START_SECONDS, "the restored row is joined")
 
-    watermark = datetime.fromtimestamp((T0 + CLOSING_AT * 1000 - 10_000) / 1000, UTC)
+    watermark = datetime.fromtimestamp(T0 / 1000 + CLOSING_AT - DELAY_SECONDS, UTC)
     assert {
         f"field t is not past the watermark {watermark:%Y-%m-%d %H:%M:%S} UTC: {T0 + 20_000}"
     } == {letter.message for letter in letters() if letter.reason == "late"}

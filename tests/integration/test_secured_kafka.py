@@ -11,7 +11,7 @@ from zlib import crc32
 import httpx
 import pytest
 
-from job.dataflow.real_time import TopicLimits
+from job.dataflow.written import TopicLimits
 from job.delivery.topic_limits import read_limits
 from job.errors import BrokerError, SecurityError, StreamjoinError
 from job.join_spec.spec import JoinSpec, spec_from_yaml
@@ -123,7 +123,6 @@ def answers(service: httpx.Client, spec: str) -> list[str]:
 @pytest.mark.parametrize(
     ("login", "engine"),
     [
-        # Java writes results and transactions; in the others librdkafka does.
         ("SCRAM-SHA-512", "real_time"),
         ("PLAIN", "micro_batch"),
         ("mutual TLS", "micro_batch"),

@@ -72,10 +72,6 @@ class SqlFuzz:
         makers = [self._call, self._call, self._operator, self._special]
         return choose.choice(makers)(kind, depth - 1)
 
-    def condition(self) -> str:
-        """An expression, mostly BOOLEAN."""
-        return self.expression("BOOLEAN", 3)
-
     def _leaf(self, kind: str) -> str:
         choose = self._random
         literals = _LITERALS.get(kind, [])

@@ -56,27 +56,6 @@ def test_every_file_has_a_format_and_is_read_again(spark: SparkSession, tmp_path
     assert checkpoint.may_replace_any_query
 
 
-def test_files_of_format_0_are_read(spark: SparkSession, tmp_path: Path) -> None:
-    documents = {
-        "fingerprint": {"state partitions": "2"},
-        "desired_state": {"state": "STOPPED"},
-        "starts": {"left": "earliest", "right": "latest"},
-        "exactly_once": {"since": 4},
-    }
-    for name, document in documents.items():
-        (tmp_path / f"{name}.json").write_text(json.dumps(document))
-    checkpoint = Checkpoint(spark, str(tmp_path))
-
-    plan_a_batch(tmp_path)
-    assert {"state_partitions": "2"} == checkpoint.fingerprint
-    assert QueryState.STOPPED is checkpoint.desired_state
-    assert StartPositions(left="earliest", right="latest") == checkpoint.start_positions
-    assert 4 == checkpoint.begin_exactly_once()
-    checkpoint.freeze(checkpoint.fingerprint, {"state_partitions": "2"})
-    written = json.loads((tmp_path / "fingerprint.json").read_text())
-    assert {"format": 1, "settings": {"state_partitions": "2"}} == written
-
-
 def test_interval_is_repeated_until_spark_has_committed_what_it_has_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -12,15 +12,18 @@ from pyspark.sql import SparkSession
 
 from job.delivery.commit_protocol import (
     NO_BATCH,
-    Batch,
     DisagreementError,
     Marker,
     TakenOverError,
     UnavailableError,
 )
-from job.delivery.interval_protocol import (
+from job.delivery.delivered import Fence
+from job.delivery.markers import Record as CommitRecord
+from job.delivery.markers import decoded, encoded, encoded_fence, fence_key, marker_key
+from job.real_time.join import java_class
+from tests.unit.delivery.interval_protocol import (
     INTERVAL,
-    Fence,
+    Batch,
     Opened,
     Opening,
     Part,
@@ -28,14 +31,13 @@ from job.delivery.interval_protocol import (
     is_decided,
     opened,
 )
-from job.delivery.markers import Record as CommitRecord
-from job.delivery.markers import decoded, encoded, encoded_fence, fence_key, marker_key
-from job.real_time.join import java_class
 
 TOPIC = "joined.commits"
 NAME = "joined"
+PARTITION = 5
 OFFSET = 40
-SLOT = 3
+SLOT = "3"
+MARKER_KEY = marker_key(NAME, SLOT)
 CASES = 1_500
 KINDS = {DisagreementError: "disagreement", TakenOverError: "taken_over"}
 
@@ -52,9 +54,10 @@ Record = Marker | Part | Fence
 
 def key(record: Record) -> bytes:
     if isinstance(record, Fence):
-        return fence_key(NAME, str(SLOT))
-    marker = marker_key(NAME, str(SLOT))
-    return marker if isinstance(record, Marker) else marker + f"/{record.number}".encode()
+        return fence_key(NAME, SLOT)
+    if isinstance(record, Marker):
+        return MARKER_KEY
+    return MARKER_KEY + f"/{record.number}".encode()
 
 
 def value(record: Record) -> bytes:
@@ -94,7 +97,7 @@ def in_java(spark: SparkSession, opening: Opening, records: Sequence[Record]) ->
     batch = opening.batch
     arguments = (batch.query_id, batch.batch_id, batch.fingerprint, batch.since)
     parts = java_class(spark, "DeliveredParts")(
-        *(TOPIC, NAME, SLOT, *arguments, opening.repeats, opening.fence)
+        *(TOPIC, PARTITION, MARKER_KEY.decode(), *arguments, opening.repeats, opening.fence)
     )
     # Records of other joins, and of another slot with the same first digit.
     foreign = [marker_key("other", "3"), marker_key(NAME, "31"), marker_key(NAME, "31") + b"/7"]
@@ -240,7 +243,7 @@ def test_record_that_is_no_marker_is_refused_as_by_the_driver(
 ) -> None:
     marker = Marker(7, "f", "q")
     with pytest.raises(UnavailableError) as by_the_driver:
-        decoded(CommitRecord(TOPIC, SLOT, 41, key(marker), foreign or b""))
+        decoded(CommitRecord(TOPIC, PARTITION, 41, key(marker), foreign or b""))
     parts = in_java(spark, OPENING, [marker])
     parts.read(41, key(marker), foreign)
     # The records of other keys do not replace it.
@@ -249,7 +252,8 @@ def test_record_that_is_no_marker_is_refused_as_by_the_driver(
 
     assert Refused("unavailable", str(by_the_driver.value)) == refusal(parts)
     assert (
-        f"at offset 41 of the commit topic {TOPIC}, partition {SLOT}, is" in refusal(parts).message
+        f"at offset 41 of the commit topic {TOPIC}, partition {PARTITION}, is"
+        in refusal(parts).message
     )
     # The remedy of the message.
     parts.read(44, key(marker), value(marker))
@@ -280,14 +284,14 @@ def test_record_that_is_no_part_and_no_fence_is_refused(
     spark: SparkSession, suffix: str, foreign: bytes | None, content: str
 ) -> None:
     parts = in_java(spark, OPENING, [Marker(7, "f", "q")])
-    record_key = marker_key(NAME, str(SLOT)) + suffix.encode()
+    record_key = MARKER_KEY + suffix.encode()
     parts.read(41, record_key, foreign)
 
     found = refusal(parts)
     assert "unavailable" == found.kind
     assert found.message.startswith(
         f"the newest record with the key {record_key.decode()}, at offset 41 of the commit topic "
-        f"{TOPIC}, partition {SLOT}, is {content}. Another program has written it"
+        f"{TOPIC}, partition {PARTITION}, is {content}. Another program has written it"
     )
 
 
@@ -301,11 +305,15 @@ def test_java_writes_the_records_that_the_specification_names(
     java = java_class(spark, "DeliveredParts")
     if isinstance(record, Marker):
         written = java.marker(record.query_id, record.batch_id, record.fingerprint)
-        assert key(record).decode() == java.markerKey(NAME, SLOT)
     else:
         ids = spark._jvm.java.util.ArrayList()  # type: ignore[union-attr]
         for row_id in sorted(record.ids):
             ids.add(row_id)
         written = java.part(record.query_id, record.batch_id, ids)
-        assert key(record).decode() == java.partKey(NAME, SLOT, record.number)
+        assert key(record).decode() == java.partKey(MARKER_KEY.decode(), record.number)
     assert json.loads(value(record)) == json.loads(bytes(written))
+
+
+def test_java_finds_a_fence_by_the_key_of_the_specification(spark: SparkSession) -> None:
+    fence = java_class(spark, "DeliveredParts").fenceKey(MARKER_KEY.decode())
+    assert fence_key(NAME, SLOT).decode() == fence

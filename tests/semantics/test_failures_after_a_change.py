@@ -4,7 +4,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from job.dataflow.real_time import TopicLimits, without_failures, written
+from job.dataflow.written import TopicLimits, without_failures, written
 from job.real_time.transactions import COLUMNS
 from tests.unit.specs import plan
 

@@ -70,7 +70,7 @@ def test_document_is_one_file_so_that_no_kill_leaves_half_of_it(
     folder.write("lease.json", {"pid": 1})
     assert ["lease.json"] == [file.name for file in tmp_path.iterdir()]
 
-    # Left by an earlier version.
+    # Hadoop writes one when it copies a file.
     (tmp_path / ".lease.json.crc").write_bytes(b"crc\x00\x00\x00\x02\x00\x01\x02\x03\x04")
     folder.write("lease.json", {"pid": 2})
     assert {"pid": 2} == folder.read("lease.json")

@@ -88,7 +88,6 @@ JVM: list[tuple[str, str, str]] = [
     ("live_rows", f"{_EXECUTION}.datasources.v2.RealTimeStreamScanExec", ""),
     ("join_input", f"{_EXECUTION}.QueryExecution", "optimizedPlan"),
     ("join_input", "org.apache.spark.sql.classic.Dataset$", "ofRows"),
-    ("arrow_map", "org.apache.spark.sql.classic.Dataset", "mapInArrow"),
     (
         "kafka_partitioner",
         "org.apache.kafka.clients.producer.internals.BuiltInPartitioner",
@@ -143,8 +142,6 @@ PYTHON = [
     ("session", "pyspark.context", "SparkContext._active_spark_context"),
     ("session", "pyspark.sql", "SparkSession._instantiatedSession"),
     ("listener", "pyspark.java_gateway", "ensure_callback_server_started"),
-    ("arrow_map", "pyspark.sql.udf", "UserDefinedFunction"),
-    ("arrow_map", "pyspark.util", "PythonEvalType.SQL_MAP_ARROW_ITER_UDF"),
 ]
 
 

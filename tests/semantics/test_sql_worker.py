@@ -3,12 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 import psutil
 import pytest
-from pyspark.sql import SparkSession
 
 from deploy.local.jars import jar_folder
 from job.errors import SetupError
@@ -16,14 +14,12 @@ from job.sql.json_types import fields_of_json
 from job.sql.worker import CostError, SqlWorker
 from tests.polling import wait_until
 from tests.processes import is_stopped
-from tests.semantics import spec_differential
-from tests.semantics.spark_analyzer import SparkAnalyzer, set_plan_conf
-from tests.semantics.sql_fuzz import COLUMNS
 
-DDL = (
-    "k INT, n BIGINT, x DOUBLE, s STRING, d DECIMAL(6,2), w DECIMAL(38,0), t TIMESTAMP, dt DATE, "
-    "m MAP<STRING, STRING>, ar ARRAY<INT>, st STRUCT<a: INT, b: STRING>, b BOOLEAN"
-)
+COLUMNS = {
+    "k": "INT", "n": "BIGINT", "x": "DOUBLE", "s": "STRING", "d": "DECIMAL(6,2)",
+    "w": "DECIMAL(38,0)", "t": "TIMESTAMP", "dt": "DATE", "m": "MAP<STRING, STRING>",
+    "ar": "ARRAY<INT>", "st": "STRUCT<a: INT, b: STRING>", "b": "BOOLEAN",
+}  # fmt: skip
 REASONS = {
     "AGGREGATE", "WINDOW", "GENERATOR", "SKETCH", "OTHER_FORMAT", "TYPE", "NOT_DETERMINISTIC",
     "CLOCK", "SESSION", "REFLECTION", "FILE",
@@ -44,7 +40,8 @@ def worker() -> Iterator[SqlWorker]:
         yield worker
 
 
-def analysis(worker: SqlWorker, sql: str, columns: str = DDL, **options: bool) -> dict[str, Any]:
+def analysis(worker: SqlWorker, sql: str, **options: bool) -> dict[str, Any]:
+    columns = list(COLUMNS.items())
     question = {"kind": "expression", "sql": sql, "columns": columns, "filter": False, **options}
     return worker.ask(question)
 
@@ -183,7 +180,7 @@ def test_examples_of_the_allowed_functions_pass_and_of_the_others_do_not(worker:
             sql = text.replace("_FUNC_", function["name"])
             if NO_EXPRESSION.search(sql):
                 continue
-            answer = analysis(worker, sql, "")
+            answer = analysis(worker, sql)
             is_refused = "refused" in answer
             ran[is_refused] += 1
             may_be_called = function["refused"] is None and sql not in REFUSED_EXAMPLES
@@ -202,29 +199,6 @@ def test_schema_is_read_by_spark(worker: SqlWorker) -> None:
     assert ["a b INT", "t ARRAY<STRUCT<x: DATE>>"] == [f"{f.name} {f.type}" for f in fields[:2]]
     assert [True, False, False, False] == [field.has_constraint for field in fields]
     assert "PARSE_SYNTAX_ERROR" == worker.ask({"kind": "columns", "ddl": "a INT,"})["condition"]
-
-
-def test_worker_and_a_session_of_spark_agree(worker: SqlWorker, spark: SparkSession) -> None:
-    """On generated texts."""
-    set_plan_conf(spark)
-    analyzer = SparkAnalyzer(spark)
-    columns = ", ".join(
-        f"{side}_{name} {kind}" for side in ("left", "right") for name, kind in COLUMNS.items()
-    )
-    different: list[str] = []
-    counts: Counter[bool] = Counter()
-    for kind, text in islice(spec_differential.texts(seed=3), 200):
-        own = analysis(worker, text.replace("left.", "left_").replace("right.", "right_"), columns)
-        # Spark reads a pattern with the first row.
-        if "refused" in own or own.get("condition", "").endswith(".PATTERN"):
-            continue
-        of_spark = analyzer.as_written("column", text)
-        counts[accepted := "type" in own] += 1
-        if accepted != (of_spark.type is not None):
-            different.append(f"{kind} {text}\n  {own}\n  Spark: {of_spark}")
-
-    assert [] == different
-    assert min(counts.values()) > 20
 
 
 def test_answer_that_takes_too_long_ends_the_process_and_the_next_question_starts_another() -> None:

@@ -1,5 +1,6 @@
 """The Java writer of transactions, on a broker: real_time/transactions.py."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,13 +12,20 @@ from pyspark.sql import SparkSession
 
 from deploy.local.kafka import EmbeddedKafka
 from job.delivery.commit_protocol import Marker
-from job.delivery.markers import encoded, marker_key
-from job.delivery.producers import is_lasting
+from job.delivery.markers import MarkerReader, encoded, marker_key
+from job.delivery.producers import is_lasting, with_remedy
+from job.real_time.transactions import Delivered
 from job.spark.failures import cause_of_class, failure_of
 from tests.faults.harness import proxied_kafka
 from tests.faults.proxy import Api, Point, Proxy
 from tests.semantics.planted_java import Plant, compile_plants, use_plant
-from tests.semantics.transaction_writes import PATIENCE_SECONDS, ROWS, Found, Writes
+from tests.semantics.transaction_writes import (
+    DEAD_LETTER_SLOT,
+    PATIENCE_SECONDS,
+    ROWS,
+    Found,
+    Writes,
+)
 
 CUT = 5
 """Number of rows that the interval has before it is repeated."""
@@ -52,6 +60,17 @@ PLANTED: Mapping[str, Plant] = {
     ),
     "fence_ignored": Plant("DeliveredParts.java", "newestFence > fence", "false"),
 }
+PLANTED_IN_SLOTS: Mapping[str, Plant] = {
+    "slot_of_the_task": Plant(
+        "DeliveryTarget.java", "return onlySlot == null ? ", "return true ? "
+    ),
+    "marker_in_the_partition_of_the_task": Plant(
+        "TransactionSlot.java",
+        "new ProducerRecord<>(target.commitTopic, slotId.partition(), ",
+        "new ProducerRecord<>(target.commitTopic, TaskContext.getPartitionId(), ",
+    ),
+}
+T0 = 1_700_000_000_000
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +81,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EmbeddedK
 
 @pytest.fixture(scope="module")
 def planted() -> None:
-    compile_plants(PLANTED)
+    compile_plants({**PLANTED, **PLANTED_IN_SLOTS})
 
 
 def check(spark: SparkSession, broker: tuple[EmbeddedKafka, Proxy], name: str, tmp: Path) -> None:
@@ -164,15 +183,133 @@ def test_batch_that_does_not_fit_the_buffer_of_the_producer_is_written_or_retrie
     assert Counter(ROWS) == writes.found().rows
 
 
-def test_record_that_the_broker_refuses_has_a_code_that_lasts(
-    spark: SparkSession, broker: tuple[EmbeddedKafka, Proxy], tmp_path: Path
+@pytest.mark.parametrize(
+    ("name", "config", "value", "code", "remedy"),
+    [
+        (
+            "compact",
+            {"cleanup.policy": "compact"},
+            b"1",
+            KafkaError.INVALID_RECORD,
+            "accepts no record without a key: set output.key",
+        ),
+        (
+            "small",
+            {"max.message.bytes": "5000"},
+            os.urandom(9_000),
+            KafkaError.MSG_SIZE_TOO_LARGE,
+            "was decreased after the start of the query",
+        ),
+    ],
+    ids=["compact", "small"],
+)
+def test_record_that_the_broker_refuses_is_not_retried_and_has_a_remedy(
+    spark: SparkSession,
+    broker: tuple[EmbeddedKafka, Proxy],
+    tmp_path: Path,
+    name: str,
+    config: Mapping[str, str],
+    value: bytes,
+    code: int,
+    remedy: str,
 ) -> None:
-    """A compacted topic accepts no record without a key."""
+    """A query reads the settings of its topics at its start. They may change afterwards."""
     kafka, _ = broker
-    writes = Writes(spark, kafka, "refuses", tmp_path, {"cleanup.policy": "compact"})
+    writes = Writes(spark, kafka, name, tmp_path, config)
     with pytest.raises(Py4JJavaError) as raised:
-        writes.write(writes.run(), ROWS, 0)
+        writes.write_records(writes.run(), [(writes.output, None, value, [], "id", None, None)])
 
     failure = cause_of_class(raised.value, "streamjoin.DeliveryFailure")
-    assert (KafkaError.INVALID_RECORD, "aborted") == (failure.errorCode(), failure.kind())
-    assert is_lasting(failure.errorCode())
+    assert ("aborted", 0, "0") == (failure.kind(), failure.batchId(), failure.slot())
+    assert code == failure.errorCode()
+    assert is_lasting(code)
+    assert remedy in with_remedy(failure.getMessage(), failure.errorCode())
+    assert Found(Counter(), Counter()) == writes.found()
+
+
+def test_record_is_written_with_the_key_headers_timestamp_and_partition_that_it_has(
+    spark: SparkSession, broker: tuple[EmbeddedKafka, Proxy], tmp_path: Path
+) -> None:
+    kafka, _ = broker
+    writes = Writes(spark, kafka, "given", tmp_path)
+    kafka.create_topics(["given"], partitions=3)
+    headers = [("h", b"\xff"), ("h", None), ("", b"")]
+    stored = [
+        (b"\xfe", b"{}", headers, T0, 2),
+        (None, b"", [], T0 + 1, 2),
+        (b"", None, [], T0 + 2, 2),
+        (b"\xfe", b"partition of the key", [], T0 + 3, 0),
+    ]
+    partitions = [2, 2, 2, None]
+    records = [
+        ("given", key, value, headers, str(number), timestamp, partition)
+        for number, ((key, value, headers, timestamp, _), partition) in enumerate(
+            zip(stored, partitions, strict=True)
+        )
+    ]
+    writes.write_records(writes.run(), records)
+
+    found = [
+        (each.key(), each.value(), each.headers() or [], each.timestamp()[1], each.partition())
+        for partition in (2, 0)
+        for each in writes.records("given", partition)
+    ]
+    assert stored == found
+
+
+def check_dead_letters(
+    spark: SparkSession, broker: tuple[EmbeddedKafka, Proxy], name: str, tmp: Path
+) -> None:
+    """Write the dead letters of some batches. Raises AssertionError if the writer is wrong."""
+    kafka, _ = broker
+    writes = Writes(spark, kafka, name, tmp)
+    slot, partition = DEAD_LETTER_SLOT
+    key = marker_key(name, slot)
+
+    def marker_keys() -> list[set[bytes | None]]:
+        return [{each.key() for each in writes.records(writes.commits, n)} for n in range(2)]
+
+    first = writes.run(only_slot=DEAD_LETTER_SLOT)
+    writes.write(first, "b", 3)
+    assert Delivered(results=0, committed=1, skipped=0) == first.take_delivered()
+    assert [set(), {key}] == marker_keys()
+
+    second = writes.run(only_slot=DEAD_LETTER_SLOT)
+    try:
+        writes.write_one(second, "b", 3)
+        assert Delivered(results=0, committed=0, skipped=1) == second.take_delivered()
+        # The batches between them have no dead letters.
+        for batch_id in (6, 7, 9):
+            writes.write_one(second, "d", batch_id)
+        assert Delivered(results=0, committed=3, skipped=0) == second.take_delivered()
+    finally:
+        second.close()
+    assert Counter("bddd") == writes.found().rows
+    assert [set(), {key}] == marker_keys()
+    client = {"bootstrap.servers": kafka.bootstrap_servers}
+    newest = MarkerReader(client, writes.commits, name).newest(partition, key, to_the_end=True)
+    assert Marker(9, "offsets", "q") == newest
+
+    refusal = writes.failure(writes.run(only_slot=DEAD_LETTER_SLOT), "b", 8)
+    assert "the next batch of the checkpoint is 8, but batch 9 was already delivered" in refusal
+
+
+def test_dead_letters_of_a_batch_are_written_once_in_a_separate_slot(
+    spark: SparkSession, broker: tuple[EmbeddedKafka, Proxy], tmp_path: Path
+) -> None:
+    check_dead_letters(spark, broker, "own-slot", tmp_path)
+
+
+@pytest.mark.usefixtures("planted")
+@pytest.mark.parametrize("name", PLANTED_IN_SLOTS)
+def test_bug_planted_in_the_slot_of_the_dead_letters_is_caught(
+    spark: SparkSession,
+    broker: tuple[EmbeddedKafka, Proxy],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    use_plant(monkeypatch, name)
+
+    with pytest.raises(AssertionError, match=r"^assert "):
+        check_dead_letters(spark, broker, name, tmp_path)

@@ -1,26 +1,22 @@
 """Results with a null key: a compacted output topic would refuse them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from job.dataflow.real_time import TopicLimits, written
 from job.dataflow.results import output_records
+from job.dataflow.written import TopicLimits, written
 from job.dead_letters.headers import dead_letter
-from job.delivery.finished_batch import writable_results
 from job.plan.plan import JoinPlan
 from job.protocol.progress import results_written
-from job.real_time.join import DEAD_LETTER
-from job.spark.observed_metrics import frame_metrics
+from job.real_time.transactions import COLUMNS
+from job.spark.observed_metrics import execution_metrics
 from job.spark.try_eval import register_try_eval
 from tests.unit.specs import plan
 
-LETTER = (
-    "struct<key: binary, value: binary, headers: array<struct<key: string, value: binary>>, "
-    "side: string, reason: string, id: string, late_watermark: timestamp>"
-)
 COMPACTED = TopicLimits(600, 1_000_000, requires_key=True)
 DEAD_LETTERS = {"on_bad_record": None, "dead_letter": {"topic": "dead"}}
 COUNTS = {"records": 4, "too_large": 1, "failed": 1, "without_key": 1}
@@ -47,28 +43,20 @@ def rows(spark: SparkSession, made: JoinPlan) -> DataFrame:
         "CASE id WHEN 2 THEN repeat('9', 500) WHEN 3 THEN 'text' ELSE '7' END AS left_campaign",
         "id AS position_left",
         "id + 7 AS position_right",
-        f"cast(null AS {LETTER}) AS {DEAD_LETTER}",
     )
-    return output_records(pairs, made, DEAD_LETTER if made.dead_letter else None)
+    return output_records(pairs, made)
+
+
+def metrics(frame: DataFrame, name: str) -> Mapping[str, Any]:
+    return execution_metrics(frame._jdf.queryExecution(), name)
 
 
 def counts(frame: DataFrame) -> dict[str, int]:
-    return {name: frame_metrics(frame, "output")[name] for name in COUNTS}
+    return {name: metrics(frame, "output")[name] for name in COUNTS}
 
 
-def test_micro_batch_counts_a_result_without_a_key_and_does_not_write_it(
-    spark: SparkSession,
-) -> None:
-    made = planned()
-    frame = writable_results(rows(spark, made), made, COMPACTED)
-
-    assert ["x"] == [row.key for row in frame.collect()]
-    assert COUNTS == counts(frame)
-    assert [ID] == [entry["id"] for entry in frame_metrics(frame, "output")["without_key_ids"]]
-
-
-def test_real_time_engine_makes_it_a_dead_letter(spark: SparkSession) -> None:
-    made = planned(engine="real_time", **DEAD_LETTERS)
+def test_result_becomes_a_dead_letter(spark: SparkSession) -> None:
+    made = planned(**DEAD_LETTERS)
     frame = written(rows(spark, made), made, COMPACTED)
     records = {row.id: row for row in frame.collect()}
 
@@ -84,24 +72,26 @@ def test_real_time_engine_makes_it_a_dead_letter(spark: SparkSession) -> None:
     assert "topic attributed is compacted: it accepts no record without a key" in letter.message
     assert ["x"] == [bytes(row.key).decode() for row in records.values() if row.key is not None]
     assert COUNTS == counts(frame)
-    assert 1 == results_written(frame_metrics(frame, "output"))
-    assert 1 == frame_metrics(frame, "written")["output/null_key"]
+    assert 1 == results_written(metrics(frame, "output"))
+    assert 1 == metrics(frame, "written")["output/null_key"]
 
 
-def test_real_time_engine_drops_or_fails_without_a_dead_letter_topic(spark: SparkSession) -> None:
-    made = planned(engine="real_time")
+def test_result_is_dropped_or_fails_the_query_without_a_dead_letter_topic(
+    spark: SparkSession,
+) -> None:
+    made = planned()
     dropped = written(rows(spark, made), made, COMPACTED)
-    assert ["x"] == [bytes(row.key).decode() for row in dropped.collect()]
+    assert list(COLUMNS) == dropped.columns
+    assert [("attributed", b"x")] == [(row.topic, bytes(row.key)) for row in dropped.collect()]
     assert COUNTS == counts(dropped)
 
-    failing = planned(engine="real_time", on_bad_record="fail")
+    failing = planned(on_bad_record="fail")
     keyless = rows(spark, failing).where('value LIKE \'%"c":"7"%\'')
     with pytest.raises(PySparkException, match=r"\(null_key\): output.key is null.* change output"):
         written(keyless, failing, COMPACTED).collect()
 
 
 def test_topic_that_is_not_compacted_gets_results_without_a_key(spark: SparkSession) -> None:
-    made, limits = planned(engine="real_time"), TopicLimits(600, 0)
+    made, limits = planned(), TopicLimits(600, 0)
 
-    assert 2 == writable_results(rows(spark, made), made, limits).count()
     assert 2 == written(rows(spark, made), made, limits).count()

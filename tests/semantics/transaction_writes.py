@@ -9,12 +9,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from deploy.local.kafka import EmbeddedKafka
-from job.delivery.interval_protocol import Fence
+from job.delivery.delivered import Fence
 from job.delivery.markers import encoded_fence, fence_key
 from job.jvm_class import jvm_class
 from job.real_time.transactions import COLUMNS, Identity, Transactions
@@ -28,18 +28,21 @@ PATIENCE_SECONDS = 30.0
 ROWS = "abcdef"
 DEAD = frozenset("bd")
 """Rows that are dead letters."""
+DEAD_LETTER_SLOT = ("dead-letters", 1)
+"""The slot of the dead letters of micro-batches, and its partition of the commit topic."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """Ids of rows in the output and dead-letter topics, and of the parts in the commit topic."""
+    """Ids of rows in the output and dead-letter topics, and of the parts of the state partition in
+    the commit topic."""
 
     rows: Counter[str]
     parts: Counter[str]
 
 
 class Writes:
-    """Runs of a query that write rows of one state partition."""
+    """Runs of a query that write rows of one state partition, or in DEAD_LETTER_SLOT."""
 
     def __init__(
         self,
@@ -54,11 +57,16 @@ class Writes:
             f"{name}-{topic}" for topic in ("output", "letters", "commits")
         )
         kafka.create_topics([self.output], partitions=1, config=output_config)
-        kafka.create_topics([self.letters, self.commits], partitions=1)
+        kafka.create_topics([self.letters], partitions=1)
+        kafka.create_topics([self.commits], partitions=2)
         self.transactional_id = f"streamjoin-{name}-0"
 
     def run(
-        self, *, repeats: int | None = None, producer: Mapping[str, str] | None = None
+        self,
+        *,
+        repeats: int | None = None,
+        producer: Mapping[str, str] | None = None,
+        only_slot: tuple[str, int] | None = None,
     ) -> Transactions:
         servers = {"bootstrap.servers": self._kafka.servers_of("PROXIED")}
         topics = (self.output, self.commits)
@@ -71,6 +79,7 @@ class Writes:
             # are the next one.
             commit_interval=timedelta(hours=1),
             timeout=timedelta(minutes=1),
+            only_slot=only_slot,
         )
 
     def begin_interval(self, transactions: Transactions, ids: Sequence[str]) -> Any:
@@ -96,9 +105,17 @@ class Writes:
             transactions.close()
 
     def write_one(self, transactions: Transactions, ids: Sequence[str], batch_id: int) -> None:
-        """Write a micro-batch."""
+        """Write a micro-batch. More may follow in the run."""
         rows = self._spark.read.schema(SCHEMA).json(str(self._written(ids))).coalesce(1)
         transactions.write_batch(rows.select(*COLUMNS), batch_id, "offsets")
+
+    def write_records(self, transactions: Transactions, records: Sequence[tuple[Any, ...]]) -> None:
+        """Write `records` (SCHEMA) as batch 0, the last batch of the run."""
+        try:
+            frame = self._spark.createDataFrame(records, SCHEMA).coalesce(1)
+            transactions.write_batch(frame.select(*COLUMNS), 0, "offsets")
+        finally:
+            transactions.close()
 
     def _written(self, ids: Sequence[str]) -> Path:
         """A folder with a file of records for TransactionWriter.java."""
@@ -118,7 +135,7 @@ class Writes:
     def commit_record(self, key: bytes, value: bytes) -> None:
         """Write a record to the commit topic."""
         producer = Producer({"bootstrap.servers": self._kafka.bootstrap_servers})
-        producer.produce(self.commits, value, key)
+        producer.produce(self.commits, value, key, partition=0)
         assert 0 == producer.flush(PATIENCE_SECONDS)
 
     def wait_until_completed(self) -> None:
@@ -152,6 +169,12 @@ class Writes:
         return Found(Counter(value.decode() for value in values), Counter(parts))
 
     def _values(self, topic: str, isolation_level: str) -> Iterator[bytes]:
+        return (record.value() or b"" for record in self.records(topic, 0, isolation_level))
+
+    def records(
+        self, topic: str, partition: int, isolation_level: str = "read_committed"
+    ) -> Iterator[Message]:
+        """All records of the partition."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self._kafka.bootstrap_servers,
@@ -162,9 +185,12 @@ class Writes:
             }
         )
         try:
-            consumer.assign([TopicPartition(topic, 0, 0)])
-            while (message := consumer.poll(PATIENCE_SECONDS)) and not message.error():
-                yield message.value() or b""
-            assert message is not None, f"no end of {topic} within {PATIENCE_SECONDS} s"
+            consumer.assign([TopicPartition(topic, partition, 0)])
+            while True:
+                message = consumer.poll(PATIENCE_SECONDS)
+                assert message is not None, f"no end of {topic} within {PATIENCE_SECONDS} s"
+                if message.error():
+                    return
+                yield message
         finally:
             consumer.close()

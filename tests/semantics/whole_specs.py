@@ -1,23 +1,12 @@
-"""Random specs. Spark must analyze the dataflow of those that `validate` accepts.
-
-Most fields of a spec are valid. If `validate` refuses a field, Spark analyzes that field alone.
-"""
+"""Random specs, in which most fields are valid."""
 
 import random
-import re
 from collections.abc import Iterator
 from typing import Any
 
-from job.errors import Problem, SpecError
 from job.join_spec.join_conditions import JoinType
 from job.join_spec.sides import SIDES
-from job.join_spec.spec import spec_from_document
-from job.plan.planner import join_plan
-from tests.refusals import EXPRESSION_MESSAGES, KEY_MESSAGES
-from tests.semantics.comparison import Result
-from tests.semantics.spark_analyzer import SparkAnalyzer
 from tests.semantics.sql_fuzz import COLUMNS, SqlFuzz
-from tests.sql_worker import SQL
 
 _SCHEMA = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 _KEYS = [
@@ -125,53 +114,3 @@ class _SpecFuzz:
     def _duration(self) -> str:
         choose = self._random
         return choose.choice(_DURATIONS) if choose.random() < 0.05 else "10 seconds"
-
-
-def compare_spec(analyzer: SparkAnalyzer, document: dict[str, Any], result: Result) -> None:
-    try:
-        plan = join_plan(spec_from_document(document), SQL, state_partitions=2)
-    except SpecError as error:
-        for problem in error.problems:
-            _compare_refused(analyzer, document, problem, result)
-        return
-    failure = analyzer.dataflow_fails(plan)
-    if failure:
-        result.differences.append(f"spec {document}\n  accepted; Spark: {failure}")
-    else:
-        result.counts["specs accepted by both"] += 1
-
-
-def _compare_refused(
-    analyzer: SparkAnalyzer, document: dict[str, Any], problem: Problem, result: Result
-) -> None:
-    """Spark analyzes the field alone, without rules of the product, e.g. that state has a bound."""
-    key = re.fullmatch(r"(?:left|right)\.key\[(\d+)\]", problem.field)
-    if key:
-        left, right = (document[side]["key"][int(key[1])] for side in SIDES)
-        accepts = analyzer.joins_on(left, right)
-    elif (kind := _kind(problem.field)) is not None and problem.value in _texts(document):
-        accepts = analyzer.as_written(kind, str(problem.value)).type is not None
-    else:
-        result.counts["fields of specs refused by a rule"] += 1
-        return
-    named = any(name in problem.message for name in (*EXPRESSION_MESSAGES, *KEY_MESSAGES))
-    if accepts and not named:
-        result.differences.append(
-            f"{problem.field} {problem.value}\n  refused: {problem.message}; Spark accepts it"
-        )
-    result.counts["fields of specs refused by " + ("name" if accepts else "both")] += 1
-
-
-def _kind(field: str) -> str | None:
-    if field.startswith("output.columns."):
-        return "column"
-    kinds = {"join.condition": "condition", "output.filter": "filter", "output.key": "column"}
-    return kinds.get(field, "filter" if field.endswith(".filter") else None)
-
-
-def _texts(document: dict[str, Any]) -> set[str]:
-    """Expressions of a spec without output columns."""
-    output, sides = document["output"], [document[side] for side in SIDES]
-    texts = [*output["columns"].values(), output.get("filter"), output.get("key")]
-    texts += [document["join"].get("condition"), *(side.get("filter") for side in sides)]
-    return {text for text in texts if text and not re.search(r"\b(c0|plain)\b", text)}

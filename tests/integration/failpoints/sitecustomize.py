@@ -1,8 +1,9 @@
-"""Python imports this module at its start if this folder is on PYTHONPATH. The job (on a cluster:
-the worker that runs the task) then dies at the failpoint, stops, or raises an error.
+"""Python imports this module at its start if this folder is on PYTHONPATH. The job then dies at the
+failpoint with all its processes, stops, or raises an error.
 
 The file named by STREAMJOIN_TEST_FAILPOINT contains `<action> <point>`; it is removed when the
-action has happened, once. The product has no failpoints: this module wraps its classes.
+action has happened, once. The product has no failpoints: this module wraps its classes. All points
+are in the driver. Inside of a transaction, tests/faults/proxy.py catches a request of the job.
 
 Some waits that take minutes in production can be shortened, in seconds:
 STREAMJOIN_TEST_COMMIT_SECONDS, the wait for the answer to a commit;
@@ -15,13 +16,9 @@ STREAMJOIN_TEST_FIRST_BATCH_RECORDS the number of records of a side in the first
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import psutil
+from typing import Any
 
 ARMED = Path(os.environ.get("STREAMJOIN_TEST_FAILPOINT", "/nonexistent"))
 COMMIT_SECONDS = os.environ.get("STREAMJOIN_TEST_COMMIT_SECONDS")
@@ -29,10 +26,6 @@ TRANSACTION_SECONDS = os.environ.get("STREAMJOIN_TEST_TRANSACTION_SECONDS")
 MAINTENANCE_SECONDS = os.environ.get("STREAMJOIN_TEST_MAINTENANCE_SECONDS")
 WARM_UP_RECORDS = os.environ.get("STREAMJOIN_TEST_WARM_UP_RECORDS")
 FIRST_BATCH_RECORDS = os.environ.get("STREAMJOIN_TEST_FIRST_BATCH_RECORDS")
-# Variable with the process id of the job; Spark's Python workers inherit it.
-JOB = "STREAMJOIN_TEST_JOB"
-# Another partition may have committed by then or not: both must give the right result.
-PARTITION = 0
 
 
 def reached(point: str) -> bool:
@@ -43,20 +36,17 @@ def reached(point: str) -> bool:
 
 
 def happen() -> None:
-    """Kill, or stop, the job (on a cluster: the worker) with all its processes, this one last. Or
-    raise an error that the job does not know."""
+    """Kill, or stop, the job with all its processes, this one last. Or raise an error that the job
+    does not know."""
     import psutil
 
     action = ARMED.read_text().split()[0]
     if action == "raise":
         ARMED.unlink()
         raise ZeroDivisionError("planted")
-    this = psutil.Process()
-    first = next(process for process in (*this.parents(), this) if is_first(process))
     number = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[action]
-    others = [process for process in first.children(recursive=True) if process != this]
-    for process in [*([first] if first != this else []), *others]:
-        with suppress(psutil.NoSuchProcess):  # Spark's other workers may end at any moment
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
             process.send_signal(number)
     # A test that waits for this may thaw the job at once: no process may still have to be stopped
     # then.
@@ -64,92 +54,42 @@ def happen() -> None:
     os.kill(os.getpid(), number)
 
 
-def is_first(process: "psutil.Process") -> bool:
-    """Whether it is the first process of a job, or of a worker of Spark's standalone cluster."""
-    if process.pid == int(os.environ.get(JOB, "0")):
-        return True
-    return "org.apache.spark.deploy.worker.Worker" in process.cmdline()
-
-
-def wrap_the_worker() -> None:
+def shorten_waits() -> None:
     from job.delivery import producers
-    from job.delivery.commit_protocol import Step
-    from job.delivery.transactions import Attempt
-
-    if COMMIT_SECONDS is not None:
-        producers.COMMIT_SECONDS = float(COMMIT_SECONDS)
-    shorten_message_timeout()
-    perform = Attempt.perform
-
-    def performed(self: Any, step: Step) -> Any:
-        if self._partition != PARTITION or self._batch.batch_id == 0:
-            return perform(self, step)
-        if step is Step.WRITE_ROWS:
-            if reached("before_rows"):
-                happen()
-            if reached("between_rows"):
-                self._rows = cut_short(self._rows, self._initialized.flush)
-        if step is Step.COMMIT and reached("before_commit"):
-            self._initialized.flush()
-            happen()
-        reply = perform(self, step)
-        if step is Step.COMMIT and reached("after_commit"):
-            happen()
-        return reply
-
-    Attempt.perform = performed  # type: ignore[method-assign]
-
-
-def shorten_message_timeout() -> None:
-    """A producer refuses a message timeout longer than that of its transactions."""
-    from job.delivery import producers
-
-    if TRANSACTION_SECONDS is not None:
-        timeout_ms = int(TRANSACTION_SECONDS) * 1000
-        producers.SETTINGS = {**producers.SETTINGS, "message.timeout.ms": timeout_ms}
-
-
-def cut_short(rows: Iterator[Any], flush: Callable[[], Any]) -> Iterator[Any]:
-    for batch in rows:
-        yield batch.slice(0, batch.num_rows // 2)
-        flush()
-        happen()
-
-
-def wrap_the_driver() -> None:
-    from job.delivery.real_time_sink import _EachMicroBatch
-    from job.delivery.sink import _ExactlyOnce
-    from job.event_time import fair_reading
     from job.plan import real_time, tuning
-    from job.query import change_warm_up
-    from job.query.stats import QueryStats
 
-    shorten_message_timeout()
-    if WARM_UP_RECORDS is not None:
-        change_warm_up.RECORDS_MIN = int(WARM_UP_RECORDS)
-    if FIRST_BATCH_RECORDS is not None:
-        fair_reading.FIRST_BATCH_RECORDS = int(FIRST_BATCH_RECORDS)
     if TRANSACTION_SECONDS is not None:
         tuning.TRANSACTION_TIMEOUT_SECONDS = int(TRANSACTION_SECONDS)
+        # A producer of the driver refuses a message timeout longer than that of its transactions.
+        timeout_ms = int(TRANSACTION_SECONDS) * 1000
+        producers.SETTINGS = {**producers.SETTINGS, "message.timeout.ms": timeout_ms}
     if COMMIT_SECONDS is not None:
         timeout = {"kafka.request.timeout.ms": str(int(float(COMMIT_SECONDS) * 1000))}
         real_time.TRANSACTION_OPTIONS = {**real_time.TRANSACTION_OPTIONS, **timeout}
     if MAINTENANCE_SECONDS is not None:
         interval = {"spark.sql.streaming.stateStore.maintenanceInterval": f"{MAINTENANCE_SECONDS}s"}
         tuning.CONF = {**tuning.CONF, **interval}
-    call, account_for, batch = (
-        _ExactlyOnce.__call__,
-        _ExactlyOnce._report_delivery,
-        QueryStats.batch,
-    )
 
-    def called(self: Any, records: Any, batch_id: int) -> None:
+
+def wrap_the_driver() -> None:
+    from job.delivery.real_time_sink import _EachMicroBatch
+    from job.delivery.sink import BatchSink
+    from job.event_time import fair_reading
+    from job.query import change_warm_up
+    from job.query.stats import QueryStats
+
+    shorten_waits()
+    if WARM_UP_RECORDS is not None:
+        change_warm_up.RECORDS_MIN = int(WARM_UP_RECORDS)
+    if FIRST_BATCH_RECORDS is not None:
+        fair_reading.FIRST_BATCH_RECORDS = int(FIRST_BATCH_RECORDS)
+
+    write, batch = BatchSink._write, QueryStats.batch
+
+    def wrote(self: Any, records: Any, batch_id: int) -> None:
         if batch_id > 0 and reached("after_offset_log"):
             happen()
-        call(self, records, batch_id)
-
-    def accounted(self: Any, batch_id: int, reports: Any) -> None:
-        account_for(self, batch_id, reports)
+        write(self, records, batch_id)
         if batch_id > 0 and reached("after_all_commits"):
             happen()
 
@@ -173,8 +113,7 @@ def wrap_the_driver() -> None:
             happen()
 
     _EachMicroBatch._deliver = delivered  # type: ignore[method-assign]
-    _ExactlyOnce.__call__ = called  # type: ignore[method-assign]
-    _ExactlyOnce._report_delivery = accounted  # type: ignore[method-assign]
+    BatchSink._write = wrote  # type: ignore[method-assign]
     QueryStats.dead_letters = counted  # type: ignore[method-assign]
     QueryStats.batch = ended  # type: ignore[method-assign]
 
@@ -219,11 +158,7 @@ def die_after(owner: Any, name: str, point: str) -> None:
     setattr(owner, name, wrapped)
 
 
-if "pyspark.daemon" in sys.orig_argv:
-    wrap_the_worker()
-elif sys.orig_argv[1:4] == ["-m", "job", "run"]:
-    os.environ[JOB] = str(os.getpid())
+if sys.orig_argv[1:4] == ["-m", "job", "run"]:
     wrap_the_driver()
 elif sys.orig_argv[1:4] == ["-m", "job", "change"]:
-    os.environ[JOB] = str(os.getpid())
     wrap_the_change()

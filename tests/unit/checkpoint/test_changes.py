@@ -14,9 +14,8 @@ from job.change.comparison import compared
 from job.checkpoint import changes
 from job.checkpoint.changes import SpecTexts
 from job.checkpoint.checkpoint import Checkpoint
-from job.delivery import ownership
 from job.delivery.commit_protocol import NO_BATCH, DeliveredAfterCutError
-from job.delivery.interval_protocol import Delivered
+from job.delivery.delivered import Delivered
 from job.errors import CheckpointError, ConflictError
 from job.plan.fingerprint import fingerprint
 from job.query import changing, old_query
@@ -117,7 +116,7 @@ class World:
         self.planned = ChangePlan(compared(OLD, NEW), REPLAY, {})
         self.plans = 0
         self.disk.files["file:/old/query/metadata"] = {"id": "4711"}
-        self.disk.files["file:/old/exactly_once.json"] = {"since": 0, "owner": "4711"}
+        self.disk.files["file:/old/exactly_once.json"] = {"format": 1, "since": 0, "owner": "4711"}
         settings = {"format": 1, "settings": fingerprint(OLD)}
         self.disk.files["file:/old/fingerprint.json"] = settings
         for batch_id in range(8):
@@ -316,19 +315,13 @@ def test_shadow_can_start_once_it_is_completely_prepared(
     assert not was_killed
 
 
-TARGET = SimpleNamespace(name="tested", query_id="4711", commit_topic="tested.commits")
-
-
 class Reader:
-    """The newest batch that each state partition of the old query has delivered."""
+    """As MarkerReader: the newest batch that each state partition has delivered."""
 
     partitions = 9
     newest: ClassVar = [7, 7, 7, 7]
     intervals: ClassVar = 4 * [NO_BATCH]
     """The newest interval of which it has delivered a part."""
-
-    def __init__(self, *_: object, **__: object) -> None:
-        """As MarkerReader."""
 
     def delivered(self, number: int, key: bytes, query_id: str, *, to_the_end: bool) -> Delivered:
         assert to_the_end
@@ -336,12 +329,16 @@ class Reader:
         return Delivered(self.newest[number], self.intervals[number])
 
 
+TARGET = SimpleNamespace(
+    name="tested", query_id="4711", commit_topic="tested.commits", reader=Reader
+)
+
+
 def reads_commit_topic(world: World, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """The old query has 4 state partitions. The list receives their number and that of each
     fence."""
     fenced: list[tuple[int, int]] = []
     monkeypatch.setattr(changing, "_stop_deliveries", STOP_DELIVERIES)
-    monkeypatch.setattr(ownership, "new_reader", Reader)
     monkeypatch.setattr(changing, "delivery_target", lambda *_, **__: TARGET)
     monkeypatch.setattr(
         *(changing, "fence_slots"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from job.delivery.commit_protocol import NO_BATCH
-from job.delivery.interval_protocol import Delivered
+from job.delivery.delivered import Delivered
 from job.errors import ConflictError, JobUnavailableError
 from job.event_time.interval import Interval
 from job.event_time.partitions import Offsets

@@ -56,7 +56,7 @@ def test_record_of_somebody_else_is_no_letter() -> None:
 
 def test_headers_of_the_producer_are_not_taken_for_those_of_the_job() -> None:
     written_by_the_producer = [
-        (names.OMITTED_BYTES, b"5"),  # as older versions kept it
+        (names.OMITTED_BYTES, b"5"),
         (f"{names.ORIGINAL}{names.TOPIC}", b"elsewhere"),
         (names.REPLAYED, b"dead/0/5"),
     ]

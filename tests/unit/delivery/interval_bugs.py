@@ -8,16 +8,16 @@ import types
 from collections.abc import Iterator
 from types import ModuleType
 
-from job.delivery import interval_protocol
+from tests.unit.delivery import interval_protocol
 from tests.unit.delivery.interval_world import World
-from tests.unit.delivery.schedules import Schedule, ViolationError
+from tests.unit.delivery.schedules import Schedule, ViolationError, random_schedule
 
 TAPE_MAX = 1_800
-# What is compared by type must be the same in each mutant.
-_SHARED = (
+# What is compared by type must be the same in each mutant, as the errors.
+_SHARED = {
     *("Part", "Fence", "SlotContent", "Step"),
     *("WriteRows", "WritePart", "WriteMarker", "WriteFence"),
-)
+}
 
 OPENING = """    yield Step.INIT
     return opened(opening, (yield Step.READ_SLOT))
@@ -27,6 +27,13 @@ WRITE = """            yield WriteRows(ids)
 PART = "Part(batch.query_id, batch.batch_id, number, frozenset(ids))"
 TAKE = """    is_last = False
     while not is_last:
+"""
+ROWS_OF_A_MICRO_BATCH = """        yield WriteRows(_new(ids, known))
+"""
+MARKER_OF_A_MICRO_BATCH = """    yield WriteMarker(batch.marker)
+"""
+COMMIT_OF_A_MICRO_BATCH = """    was_sent_twice: bool = yield Step.COMMIT
+    return was_sent_twice
 """
 MARKER = """        if is_last:
             yield WriteMarker(batch.marker)
@@ -40,13 +47,14 @@ FENCE = """    yield Step.BEGIN
     yield Step.COMMIT
 """
 
-# The text that stands in interval_protocol.py, its replacement, and a schedule that shows the bug.
+# The text that stands in interval_protocol.py, its replacement, and the first schedule that shows
+# the bug by lost or repeated results, or by a refusal of the next batch.
 PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
     "rows that are out are written again": ("if row_id not in known.ids)", ")", 1),
     "marker of an interval means that the repetition has nothing to write": (
-        "if not is_of_this_interval and is_delivered(batch, marker)",
-        "if is_delivered(batch, marker)",
-        2,
+        "if marker.fingerprint == INTERVAL:\n            return False",
+        "if marker.fingerprint == INTERVAL:\n            return True",
+        1,
     ),
     "marker of a micro-batch is ignored": (SKIPPED, "        pass\n", 0),
     "slot is read before the others are fenced": (
@@ -55,7 +63,7 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
     yield Step.INIT
     return opened(opening, found)
 """,
-        4,
+        101,
     ),
     "ids in a separate transaction, after the rows": (
         WRITE,
@@ -65,7 +73,7 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
             yield Step.BEGIN
             yield WritePart(""",
         ),
-        0,
+        4,
     ),
     "ids in a separate transaction, before the rows": (
         WRITE,
@@ -73,7 +81,7 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
             yield Step.COMMIT
             yield Step.BEGIN
 {WRITE}""",
-        0,
+        4,
     ),
     "marker of a micro-batch in a separate transaction, before the rows": (
         TAKE,
@@ -83,10 +91,59 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
 {TAKE}""",
         0,
     ),
+    "marker of a micro-batch in a separate transaction, after the rows": (
+        ROWS_OF_A_MICRO_BATCH + MARKER_OF_A_MICRO_BATCH,
+        f"""{ROWS_OF_A_MICRO_BATCH}    if _new(ids, known):
+        yield Step.COMMIT
+        yield Step.BEGIN
+{MARKER_OF_A_MICRO_BATCH}""",
+        0,
+    ),
+    "no marker for a micro-batch without rows": (
+        ROWS_OF_A_MICRO_BATCH,
+        f"{ROWS_OF_A_MICRO_BATCH}    if not _new(ids, known):\n        return False\n",
+        0,
+    ),
+    "marker of the previous batch is taken for that of the batch": (
+        "    if marker is not None and newest == batch.batch_id:\n",
+        """    if marker is not None and newest >= batch.batch_id - 1:
+        return True
+    if False:
+""",
+        32,
+    ),
+    "missing marker is refused before the others are fenced": (
+        "if marker is None or marker.batch_id < opening.batch.batch_id:",
+        "if marker is None:",
+        0,
+    ),
+    "others are fenced before the first batch only": (
+        OPENING,
+        OPENING.replace(
+            "    yield Step.INIT",
+            "    if opening.batch.batch_id == 0:\n        yield Step.INIT",
+        ),
+        53,
+    ),
+    "failed commit is taken for success": (
+        COMMIT_OF_A_MICRO_BATCH,
+        """    try:
+        was_sent_twice: bool = yield Step.COMMIT
+    except Exception:
+        return False
+    return was_sent_twice
+""",
+        4,
+    ),
+    "aborted transaction is taken for success": (
+        "        yield Step.ABORT\n        raise\n",
+        "        yield Step.ABORT\n        was_sent_twice = False\n",
+        15,
+    ),
     "only the newest part counts": (
         "[part for part in own if part.batch_id == opening.recovered]",
         "[part for part in own if part.batch_id == opening.recovered][-1:]",
-        4,
+        7,
     ),
     "parts count for the first batch of a repetition only": (
         "return self.batch.batch_id if self.repeats is None else self.repeats",
@@ -96,23 +153,23 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
     "ids are forgotten after the first batch of a run": (
         "known = Opened(ids=slot.ids)",
         "known = Opened()",
-        3,
+        7,
     ),
     "no marker for an interval that ends without rows": (
         MARKER,
         MARKER.replace("is_last:", "is_last and ids:"),
-        1,
+        10,
     ),
-    "no marker for an interval": (MARKER, "", 0),
+    "no marker for an interval": (MARKER, "", 3),
     "producer is kept although another executor has written": (
         "self.ended == opening.batch.batch_id - 1",
         "self.ended is not None",
-        18,
+        16,
     ),
     "producer is kept although another executor has begun the batch": (
         " and opening.is_first_attempt",
         "",
-        292,
+        99,
     ),
     "transaction follows a commit that was sent twice": (
         "        if was_sent_twice:\n            raise UnavailableError",
@@ -122,7 +179,7 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
     "batch follows a commit that was sent twice": (
         "None if was_sent_twice else batch.batch_id",
         "batch.batch_id",
-        233,
+        161,
     ),
 }
 
@@ -203,16 +260,17 @@ def world(
 
 
 def schedule(number: int) -> Schedule:
-    chance = random.Random(number)
-    return Schedule(chance.randbytes(chance.randrange(TAPE_MAX)))
+    return random_schedule(number, TAPE_MAX)
 
 
-def mutant(old: str, new: str) -> ModuleType:
-    source = inspect.getsource(interval_protocol)
+def mutant(old: str, new: str, of: ModuleType = interval_protocol) -> ModuleType:
+    source = inspect.getsource(of)
     assert 1 == source.count(old), "the code no longer holds the place of the bug: plant it again"
     module = types.ModuleType("interval_mutant")
     sys.modules[module.__name__] = module  # dataclasses look for their module
     exec(compile(source.replace(old, new), "mutant", "exec"), module.__dict__)  # noqa: S102  # our own source
-    for name in _SHARED:
-        setattr(module, name, getattr(interval_protocol, name))
+    for name, value in vars(of).items():
+        is_error = isinstance(value, type) and issubclass(value, Exception)
+        if is_error or name in _SHARED:
+            setattr(module, name, value)
     return module

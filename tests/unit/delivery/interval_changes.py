@@ -9,19 +9,20 @@ one of its rules.
 from collections.abc import Iterator
 from typing import Any
 
-from job.delivery import interval_protocol
+from job.delivery import delivered
 from job.delivery.commit_protocol import NO_BATCH, Marker
-from job.delivery.interval_protocol import Fence, SlotContent
+from job.delivery.delivered import Fence
 from tests.unit.delivery.interval_bugs import mutant, schedule
 from tests.unit.delivery.interval_checkpoint import Checkpoint
 from tests.unit.delivery.interval_driver import SLOTS, Driver
 from tests.unit.delivery.interval_executors import slot_content
+from tests.unit.delivery.interval_protocol import SlotContent
 from tests.unit.delivery.interval_world import World
 from tests.unit.delivery.schedules import ViolationError
 
 CHANGES_MAX = 4
 
-# The text in interval_protocol.py, and its replacement.
+# The text in delivered.py, and its replacement.
 INSIDE_THE_REPETITION = (
     "return repeats if repeats is not None and self.has_part_of(repeats) else None",
     "return None",
@@ -35,7 +36,7 @@ CHANGE_BUGS: dict[str, int] = {
     BEFORE_THE_FENCE: 5,
     UNDO_IN_AN_INTERVAL: 6_536,
 }
-"""What a change leaves out, and a schedule that shows it. The first one is in the protocol."""
+"""What a change leaves out, and a schedule that shows it. The first one is in delivered.py."""
 _BUGS_OF_THE_WORLD = {BEFORE_THE_STOP_ONLY, BEFORE_THE_FENCE, UNDO_IN_AN_INTERVAL}
 
 
@@ -44,6 +45,8 @@ class ChangingWorld(World):
 
     def __init__(self, *arguments: Any, change_bug: str | None = None, **more: Any) -> None:
         self._bug = change_bug
+        is_planted = change_bug is not None and change_bug not in _BUGS_OF_THE_WORLD
+        self._rules = mutant(*INSIDE_THE_REPETITION, delivered) if is_planted else delivered
         self._step_of_change: Iterator[None] | None = None
         self._replaced: list[tuple[str, Checkpoint, int]] = []
         """Id and checkpoint of each query that a change has replaced, and the last batch before the
@@ -162,10 +165,10 @@ class ChangingWorld(World):
         markers = [content.marker for content in contents if content.marker is not None]
         batches = [marker.batch_id for marker in markers if marker.query_id == self.query_id]
         interval = max((part.batch_id for part in own), default=NO_BATCH)
-        delivered = self.protocol.Delivered(max([interval, *batches]), interval)
+        found = self._rules.Delivered(max([interval, *batches]), interval)
         cut = self.checkpoint.cut
         repeats = None if cut is None else cut.batch_id
-        unfinished: int | None = delivered.unfinished(last, repeats)
+        unfinished: int | None = found.unfinished(last, repeats)
         return unfinished
 
     def _undo(self) -> None:
@@ -201,11 +204,8 @@ def _continued(old: Checkpoint) -> Checkpoint:
 
 
 def changing_world(number: int, change_bug: str | None = None) -> ChangingWorld:
-    protocol = interval_protocol
-    if change_bug is not None and change_bug not in _BUGS_OF_THE_WORLD:
-        protocol = mutant(*INSIDE_THE_REPETITION)
     return ChangingWorld(
-        *(schedule(number), protocol),
+        schedule(number),
         join_type="left_semi" if number % 2 else "full_outer",
         has_zombies=number % 3 > 0,
         change_bug=change_bug,

@@ -5,12 +5,13 @@ of an interrupted interval is left to repeat. Transactions of other joins hide r
 topic at times. Follows query/old_query.py.
 """
 
-from job.delivery import interval_protocol
+from job.delivery import delivered
 from job.delivery.commit_protocol import NO_BATCH, Marker
-from job.delivery.interval_protocol import Fence, Part
+from job.delivery.delivered import Delivered, Fence
 from tests.unit.delivery.broker_model import Log
 from tests.unit.delivery.interval_bugs import mutant, schedule
 from tests.unit.delivery.interval_driver import Driver
+from tests.unit.delivery.interval_protocol import Part
 from tests.unit.delivery.interval_world import World
 from tests.unit.delivery.schedules import QUERY, ViolationError
 
@@ -18,7 +19,7 @@ _STEPS_TO_THE_STOP = 400
 
 BEFORE_THE_PLANNED_BATCH = "a batch that is planned when the check begins is not awaited"
 
-# The text in interval_protocol.py, its replacement, and a schedule that shows the bug.
+# The text in delivered.py, its replacement, and a schedule that shows the bug.
 CHECK_BUGS: dict[str, tuple[str, str, int]] = {
     "rows that a transaction may hide are not delivered": (
         "return False if self.fence >= fence else None",
@@ -36,6 +37,8 @@ CHECK_BUGS: dict[str, tuple[str, str, int]] = {
 class CheckedWorld(World):
     def __init__(self, *arguments: object, check_bug: str | None = None, **more: object) -> None:
         self._bug = check_bug
+        planted = None if check_bug is None else CHECK_BUGS.get(check_bug)
+        self._rules = delivered if planted is None else mutant(*planted[:2], delivered)
         self._planned: tuple[Driver, int] | None = None
         """The run in which nothing must be repeated, and the batch that was planned then."""
         self.stops = self.waits = self.hidden = 0
@@ -67,8 +70,8 @@ class CheckedWorld(World):
         cut = self.checkpoint.cut
         if cut is None:
             return False
-        delivered = self._delivered([log.committed() for log in self.commits])
-        must_repeat: bool | None = delivered.must_repeat(
+        found = self._delivered([log.committed() for log in self.commits])
+        must_repeat: bool | None = found.must_repeat(
             *(cut.batch_id, self.checkpoint.fence), in_intervals=driver.phase == "intervals"
         )
         return must_repeat
@@ -87,20 +90,20 @@ class CheckedWorld(World):
             return
         self.stops += 1
         self.broker.settle()
-        delivered = self._delivered([_decided(log) for log in self.commits])
+        found = self._delivered([_decided(log) for log in self.commits])
         cut = self.checkpoint.cut
         repeats = None if cut is None else cut.batch_id
-        if (batch_id := delivered.unfinished(self.checkpoint.last, repeats)) is not None:
+        if (batch_id := found.unfinished(self.checkpoint.last, repeats)) is not None:
             raise ViolationError(f"the query has stopped before it has repeated {batch_id}")
         self._has_rivals = True
         self._planned = None
         self.driver = self._new_driver()
 
-    def _delivered(self, slots: list[list[object]]) -> interval_protocol.Delivered:
+    def _delivered(self, slots: list[list[object]]) -> Delivered:
         """As `newest_delivered` in ownership.py."""
         found = [_delivered_in(slot) for slot in slots]
         markers, parts, fences, fenced = zip(*found, strict=True)
-        made: interval_protocol.Delivered = self.protocol.Delivered(
+        made: Delivered = self._rules.Delivered(
             *(max(*markers, *parts), max(parts), min(fences), max(fenced))
         )
         return made
@@ -127,9 +130,8 @@ def _decided(log: Log) -> list[object]:
 
 
 def checked_world(number: int, bug: str | None = None) -> CheckedWorld:
-    protocol = mutant(*CHECK_BUGS[bug][:2]) if bug in CHECK_BUGS else interval_protocol
     return CheckedWorld(
-        *(schedule(number), protocol),
+        schedule(number),
         join_type="left_semi" if number % 2 else "full_outer",
         has_zombies=number % 3 > 0,
         hides_records=number % 4 > 0,

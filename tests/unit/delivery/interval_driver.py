@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, Literal, Protocol
 
-from job.delivery.commit_protocol import Batch, NotDeliveredError
-from job.delivery.interval_protocol import INTERVAL, Fence
+from job.delivery.commit_protocol import NotDeliveredError
+from job.delivery.delivered import Fence
 from tests.unit.delivery import interval_executors
 from tests.unit.delivery.broker_model import Record, Transaction
 from tests.unit.delivery.interval_checkpoint import Checkpoint, Recorded
 from tests.unit.delivery.interval_executors import ALL, Executors, Task
 from tests.unit.delivery.interval_join import DELAY, JoinType, Offsets, State
+from tests.unit.delivery.interval_protocol import INTERVAL, Batch
 
 SLOTS = 2
 _EXECUTORS = 2

@@ -1,14 +1,16 @@
 """The executors of a modelled driver: they perform the steps of tasks on the modelled broker."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from job.delivery import commit_protocol
 from job.delivery.commit_protocol import Marker, NotDeliveredError
-from job.delivery.interval_protocol import (
-    Fence,
+from job.delivery.delivered import Fence
+from tests.unit.delivery.broker_model import Broker, Handle, Log, read_to_the_end
+from tests.unit.delivery.interval_join import Offsets, Row, State
+from tests.unit.delivery.interval_protocol import (
     Part,
     SlotContent,
     Step,
@@ -17,8 +19,6 @@ from job.delivery.interval_protocol import (
     WritePart,
     WriteRows,
 )
-from tests.unit.delivery.broker_model import Broker, Handle, Log, read_to_the_end
-from tests.unit.delivery.interval_join import Offsets, Row, State
 from tests.unit.delivery.schedules import Schedule
 
 ALL = 1_000
@@ -33,6 +33,17 @@ class Surroundings(Protocol):
     output: list[Log]
     commits: list[Log]
     topics: tuple[list[Row], list[Row]]
+
+
+class Rows(Protocol):
+    """The rows of one batch in one slot."""
+
+    slot: int
+    is_over: bool
+
+    def take_rows(
+        self, topics: tuple[list[Row], list[Row]], schedule: Schedule
+    ) -> Sequence[str]: ...
 
 
 @dataclass(eq=False)
@@ -77,7 +88,7 @@ class Executors:
         self._schedule = world.schedule
         self._handles: dict[tuple[int, int], Handle] = {}
 
-    def perform_all(self, steps: Any, executor: int, task: Task) -> Iterator[None]:
+    def perform_all(self, steps: Any, executor: int, task: Rows) -> Iterator[None]:
         reply: Any = None
         failure: NotDeliveredError | None = None
         while True:
@@ -91,7 +102,7 @@ class Executors:
             except NotDeliveredError as error:
                 failure = error
 
-    def _perform(self, step: Any, executor: int, task: Task) -> Generator[None, None, Any]:
+    def _perform(self, step: Any, executor: int, task: Rows) -> Generator[None, None, Any]:
         yield
         world, log = self._world, self._world.commits[task.slot]
         match step:

@@ -1,7 +1,6 @@
 """The topics, the broker and the checkpoint of a query of the real-time engine, under a schedule.
 
-As in schedules.py, a schedule is a string of bytes. Each byte chooses the next step and whether it
-fails. After the last byte nothing fails, and the run must end without an error.
+Each byte of the schedule chooses the next step and whether it fails (schedules.py).
 """
 
 from collections import Counter
@@ -9,18 +8,18 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from job.delivery import interval_protocol
 from job.delivery.commit_protocol import (
     DisagreementError,
     NotDeliveredError,
     ProducerFencedError,
     TakenOverError,
 )
-from job.delivery.interval_protocol import Part
+from tests.unit.delivery import interval_protocol
 from tests.unit.delivery.broker_model import Broker, Log
 from tests.unit.delivery.interval_checkpoint import Checkpoint, Recorded
 from tests.unit.delivery.interval_driver import SLOTS, Driver
 from tests.unit.delivery.interval_join import FAR, SIDES, JoinType, Row, expected
+from tests.unit.delivery.interval_protocol import Part
 from tests.unit.delivery.schedules import QUERY, Schedule, ViolationError
 
 ROWS = 14

@@ -1,25 +1,33 @@
-"""Two queries of one name, or two versions of one query, on the modelled broker.
+"""Two queries of one name on the modelled broker.
 
 The second one starts at any moment of the first one's life. Both are killed, stopped and woken up
-again as a schedule says, and each step can fail.
+again as a schedule says, and each step can fail. The queries run micro-batches.
 """
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
 from job.delivery import commit_protocol
-from job.delivery.commit_protocol import NO_BATCH, RETIRED, Batch, Marker, NotDeliveredError, Step
-from tests.unit.delivery.broker_model import Broker, Handle, Log, read_to_the_end
-from tests.unit.delivery.schedules import BATCHES, PARTITIONS, Schedule, ViolationError, rows
+from job.delivery.commit_protocol import NO_BATCH, Marker, NotDeliveredError
+from tests.unit.delivery.broker_model import Broker, Log
+from tests.unit.delivery.interval_executors import Executors, Rows, slot_content
+from tests.unit.delivery.interval_join import Row
+from tests.unit.delivery.interval_protocol import (
+    Batch,
+    Opening,
+    Slot,
+    Step,
+    WriteMarker,
+    deliver,
+)
+from tests.unit.delivery.schedules import Schedule, ViolationError
 
+PARTITIONS = 2
+BATCHES = 4
 _STEPS_TO_THE_END = 60 * PARTITIONS * BATCHES
-
-Key = int | tuple[str, int]
-"""Partition; in the older version query and partition."""
-Steps = Generator[Step, Marker | None, Any]
 
 
 @dataclass
@@ -33,22 +41,29 @@ class Progress:
 @dataclass(eq=False)
 class Query:
     id: str
-    is_old: bool = False
-    """Whether the job is of the version with ids and keys for each query."""
     replaces: frozenset[str] = frozenset()
     progress: Progress = field(default_factory=Progress)
 
-    def transactional_id(self, partition: int) -> str:
-        return f"{self.id}-{partition}" if self.is_old else f"{partition}"
-
-    def key(self, partition: int) -> Key:
-        return (self.id, partition) if self.is_old else partition
-
     def rows(self, partition: int) -> list[str]:
-        return [self.row(row) for n in range(BATCHES) for row in rows(partition, n)]
+        return [row for batch_id in range(BATCHES) for row in self.batch(partition, batch_id)]
 
-    def row(self, row: str) -> str:
-        return f"{self.id} {row}"
+    def batch(self, partition: int, batch_id: int) -> tuple[str, ...]:
+        """None, one or two rows."""
+        count = (batch_id + partition) % 3
+        return tuple(f"{self.id} p{partition} b{batch_id} r{row}" for row in range(count))
+
+
+@dataclass
+class Task:
+    """The rows of one batch in one slot."""
+
+    slot: int
+    rows: tuple[str, ...] = ()
+    is_over: bool = False
+
+    def take_rows(self, *_: object) -> tuple[str, ...]:
+        self.is_over = True
+        return self.rows
 
 
 class World:
@@ -65,6 +80,7 @@ class World:
         self.broker = Broker()
         self.output = [Log() for _ in range(PARTITIONS)]
         self.commits = [Log() for _ in range(PARTITIONS)]
+        self.topics: tuple[list[Row], list[Row]] = ([], [])
         self.drivers: dict[str, Iterator[None]] = {"first": Driver(self, first).live()}
         self.zombies: list[Iterator[None]] = []
 
@@ -143,157 +159,63 @@ class Driver:
     def __init__(self, world: World, query: Query) -> None:
         self._world = world
         self._query = query
-        self._handles: dict[str, Handle] = {}
+        self._claim = Marker(NO_BATCH, "", query.id)
+        self._executors = _Executors(world, self._claim)
+        self._slots = [Slot() for _ in range(PARTITIONS)]
 
     def live(self) -> Iterator[None]:
         query, progress = self._query, self._query.progress
-        if not query.is_old:
-            yield from self._own()
+        yield from self._own()
         while (batch_id := progress.batches_done) < BATCHES:
-            for partition in range(PARTITIONS):
-                batch = Batch(batch_id, f"f{batch_id}", 0, query.id)
-                written = [query.row(row) for row in rows(partition, batch_id)]
-                own = Attempt(self, partition, query.transactional_id(partition))
-                own.key, own.rows = query.key(partition), written
-                own.markers = lambda _, key=own.key, one=batch.marker: [(key, one)]
-                yield from own.run(self._world.protocol.deliver_once(batch))
+            for partition, slot in enumerate(self._slots):
+                opening = Opening(Batch(batch_id, f"f{batch_id}", 0, query.id))
+                task = Task(partition, query.batch(partition, batch_id))
+                yield from self._executors.perform_all(deliver(opening, slot), 0, task)
             if progress.batches_done != batch_id:
                 return
             progress.batches_done += 1
 
     def _own(self) -> Iterator[None]:
-        """As ownership.ensure_ownership: what is found of older versions is ended, then claimed."""
+        """As ownership.ensure_ownership."""
         world, query = self._world, self._query
         yield
-        newest = _newest(world.commits[0].committed(), query.key(0))
+        newest = _newest(world.commits[0])
         if query.progress.owns_name and newest is not None and newest.query_id == query.id:
             return
-        old_ids: set[str] = {query.id} if query is world.second and _is_upgrade(world) else set()
         owners: set[str] = set()
         for log in world.commits:
             yield
-            old = _old_queries(log.committed())
-            new = [marker.query_id for key, marker in log.committed() if isinstance(key, int)]
-            old_ids |= set(old)
-            owners |= {(new or old)[-1]} if new or old else set()
+            newest = _newest(log)
+            owners |= {newest.query_id} if newest is not None else set()
         if owners - {query.id} - query.replaces:
             raise commit_protocol.TakenOverError("refused")
         for partition in range(PARTITIONS):
-            yield from self._take(partition, sorted(old_ids))
-            yield
-            if old_ids and _old_queries(read_to_the_end(world.commits[partition])):
-                raise commit_protocol.UnavailableError("an older version has delivered meanwhile")
+            taking = world.protocol.take_over(self._claim, query.replaces)
+            yield from self._executors.perform_all(taking, 0, Task(partition))
         query.progress.owns_name = True
 
-    def _take(self, partition: int, old_ids: list[str]) -> Iterator[None]:
-        protocol, query = self._world.protocol, self._query
-        for old_id in old_ids:
-            old = Query(old_id, is_old=True)
-            retiring = Attempt(self, partition, old.transactional_id(partition))
-            retiring.key = old.key(partition)
-            retiring.markers = lambda found, old=old: [
-                (old.key(partition), Marker(RETIRED, "", old.id)),
-                *([(query.key(partition), found)] if old.id == query.id and found else []),
-            ]
-            yield from retiring.run(protocol.retire())
-        claim = Marker(NO_BATCH, "", query.id)
-        claiming = Attempt(self, partition, query.transactional_id(partition))
-        claiming.key = query.key(partition)
-        claiming.markers = lambda _: [(query.key(partition), claim)]
-        yield from claiming.run(protocol.take_over(claim, query.replaces))
+
+_READS = {
+    commit_protocol.Step.PEEK_MARKER: Step.PEEK_SLOT,
+    commit_protocol.Step.READ_MARKER: Step.READ_SLOT,
+}
 
 
-class Attempt:
-    """Performs the steps of one protocol with one transactional id."""
+class _Executors(Executors):
+    """Perform the steps of `take_over` too, which the driver performs in the job."""
 
-    key: Key
-    markers: Callable[[Marker | None], list[tuple[Key, Marker]]]
+    def __init__(self, world: World, claim: Marker) -> None:
+        super().__init__(world)
+        self._claim = claim
 
-    def __init__(self, driver: Driver, partition: int, transactional_id: str) -> None:
-        self.rows: list[str] = []
-        self._world = driver._world
-        self._handles = driver._handles
-        self._partition = partition
-        self._id = transactional_id
-        self._found: Marker | None = None
-
-    def run(self, protocol: Steps) -> Iterator[None]:
-        reply: Marker | None = None
-        failure: NotDeliveredError | None = None
-        while True:
-            try:
-                step = protocol.send(reply) if failure is None else protocol.throw(failure)
-            except StopIteration:
-                return
-            reply = failure = None
-            try:
-                reply = yield from self._perform(step)
-            except NotDeliveredError as error:
-                failure = error
-
-    def _perform(self, step: Step) -> Generator[None, None, Any]:
-        yield
-        world, log = self._world, self._world.commits[self._partition]
-        match step:
-            case Step.PEEK_MARKER:
-                return _newest(log.committed(), self.key)
-            case Step.READ_MARKER:
-                if world.schedule.is_over:
-                    world.broker.write_control_records()
-                self._found = _newest(read_to_the_end(log), self.key)
-                return self._found
-            case Step.INIT:
-                if 250 <= (choice := world.schedule.choose()):
-                    raise commit_protocol.UnavailableError("no answer")
-                self._handles[self._id] = world.broker.init(self._id)
-                if 245 <= choice:
-                    raise commit_protocol.UnavailableError("the answer was lost")
-            case Step.BEGIN if self._id not in self._handles:
-                self._handles[self._id] = world.broker.init(self._id)
-            case Step.WRITE_ROWS:
-                for row in self.rows:
-                    self._produce(world.output[self._partition], row)
-                    yield
-            case Step.WRITE_MARKER:
-                for marker in self.markers(self._found):
-                    self._produce(log, marker)
-                    yield
-            case Step.COMMIT:
-                self._end("committed")
-            case Step.ABORT:
-                with suppress(NotDeliveredError):
-                    self._end("aborted")
-        return None
-
-    def _produce(self, log: Log, payload: Any) -> None:
-        if 250 <= self._world.schedule.choose():
-            raise commit_protocol.AbortedError("not taken", retryable=True)
-        self._world.broker.produce(self._handles[self._id], log, payload)
-
-    def _end(self, state: Any) -> None:
-        broker, handle = self._world.broker, self._handles[self._id]
-        choice = self._world.schedule.choose()
-        if 243 <= choice < 247:
-            raise commit_protocol.UnknownOutcomeError("the request was lost")
-        if 247 <= choice < 251:
-            broker.delay(handle, state)
-            raise commit_protocol.UnknownOutcomeError("the request is late")
-        broker.end(handle, state)
-        if 251 <= choice:
-            raise commit_protocol.UnknownOutcomeError("the answer was lost")
+    def _perform(self, step: Any, executor: int, task: Rows) -> Generator[None, None, Any]:
+        if not isinstance(step, commit_protocol.Step):
+            return (yield from super()._perform(step, executor, task))
+        is_claim = step is commit_protocol.Step.WRITE_MARKER
+        same = WriteMarker(self._claim) if is_claim else _READS.get(step, step)
+        reply = yield from super()._perform(same, executor, task)
+        return reply.marker if step in _READS else None
 
 
-def _is_upgrade(world: World) -> bool:
-    return world.first.id == world.second.id
-
-
-def _old_queries(payloads: list[Any]) -> list[str]:
-    """Queries of the older version that are not retired, that with the newest marker last."""
-    newest = {key: marker for key, marker in payloads if isinstance(key, tuple)}
-    order = [key for key, marker in payloads if key in newest and newest[key] is marker]
-    return [key[0] for key in order if not newest[key].is_retired]
-
-
-def _newest(payloads: list[Any], key: Key) -> Marker | None:
-    markers: list[Marker] = [marker for owner, marker in payloads if owner == key]
-    return markers[-1] if markers else None
+def _newest(log: Log) -> Marker | None:
+    return slot_content(log.committed()).marker

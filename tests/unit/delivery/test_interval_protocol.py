@@ -1,4 +1,4 @@
-"""Each row of an interval is out once, however often the interval is cut, whatever fails."""
+"""Each row is out once, however often a batch or an interval is interrupted, whatever fails."""
 
 import random
 from collections.abc import Sequence
@@ -8,7 +8,6 @@ import pytest
 
 from job.delivery.commit_protocol import (
     NO_BATCH,
-    Batch,
     DisagreementError,
     Marker,
     ProducerFencedError,
@@ -16,23 +15,7 @@ from job.delivery.commit_protocol import (
     TakenOverError,
     UnavailableError,
 )
-from job.delivery.interval_protocol import (
-    INTERVAL,
-    Fence,
-    Opened,
-    Opening,
-    Part,
-    Slot,
-    SlotContent,
-    Step,
-    WriteFence,
-    WriteMarker,
-    WritePart,
-    WriteRows,
-    deliver,
-    fence_slot,
-    opened,
-)
+from job.delivery.delivered import Fence
 from tests.unit.delivery.interval_bugs import (
     DRIVER_BUGS,
     FENCE_BUGS,
@@ -47,6 +30,23 @@ from tests.unit.delivery.interval_bugs import (
     world,
 )
 from tests.unit.delivery.interval_driver import SLOTS
+from tests.unit.delivery.interval_protocol import (
+    INTERVAL,
+    Batch,
+    Opened,
+    Opening,
+    Part,
+    Slot,
+    SlotContent,
+    Step,
+    WriteFence,
+    WriteMarker,
+    WritePart,
+    WriteRows,
+    deliver,
+    fence_slot,
+    opened,
+)
 from tests.unit.delivery.interval_world import World
 from tests.unit.delivery.schedules import ViolationError
 
@@ -262,6 +262,17 @@ def steps_of(
             return [*steps, end.value]
         replies = {Step.PEEK_SLOT: content, Step.READ_SLOT: content, Step.COMMIT: sent_twice}
         reply = next(rows) if step is Step.TAKE_ROWS else replies.get(step)
+
+
+def test_undisturbed_micro_batch_takes_the_steps_in_this_order() -> None:
+    opens = [Step.PEEK_SLOT, Step.INIT, Step.READ_SLOT]
+    writes = [
+        *(Step.BEGIN, Step.TAKE_ROWS, WriteRows(("a", "b"))),
+        *(WriteMarker(Marker(7, "f", "q")), Step.COMMIT),
+        Result.COMMITTED,
+    ]
+    slot, taken = Slot(), [(("a", "b"), True)]
+    assert opens + writes == steps_of(opening(7, "f"), slot, SlotContent(BEFORE), taken)
 
 
 def test_undisturbed_interval_takes_the_steps_in_this_order() -> None:

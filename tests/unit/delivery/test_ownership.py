@@ -7,20 +7,17 @@ from typing import Any
 import pytest
 
 from job.delivery.commit_protocol import NO_BATCH, Marker, Step
-from job.delivery.interval_protocol import Delivered
+from job.delivery.delivered import Delivered
 from job.delivery.ownership import _replace_queries, _Writer
-from job.delivery.transactions import Target, slot_of
+from job.delivery.slots import Target, slot_of
 from job.errors import CheckpointError
 
 TARGET = Target(
     client=(),
     name="joined",
     query_id="new",
-    output_topic="out",
-    id_header="id",
     commit_topic="joined.commits",
     transaction_timeout_seconds=300,
-    record_bytes_max=1_000_000,
 )
 
 
@@ -30,7 +27,6 @@ class Checkpoint:
     replaced_queries: frozenset[str] = frozenset()
     may_replace_any_query: bool = False
     owns_name: bool = False
-    has_begun: bool = False
 
     def replace_queries(self, query_ids: Collection[str]) -> None:
         self.replaced_queries |= set(query_ids)
@@ -95,8 +91,9 @@ def test_delivered_part_of_an_interval_counts_although_its_marker_is_not_written
 
     reader: Any = Reader()
     slot = slot_of(0)
+    claim = Marker(NO_BATCH, "", "new")
     found = [
-        _Writer(TARGET, reader, slot, b"key", reads_parts_of=queries).perform(lambda _: (), step)
+        _Writer(TARGET, reader, slot, claim, reads_parts_of=queries).perform(step)
         for queries, step in (
             (["old"], Step.READ_MARKER),
             (["old"], Step.PEEK_MARKER),

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 from job.delivery import producers
 from job.delivery.commit_protocol import (
@@ -14,7 +14,7 @@ from job.delivery.commit_protocol import (
     UnavailableError,
     UnknownOutcomeError,
 )
-from job.delivery.producers import failure_of, size_limits
+from job.delivery.producers import failure_of
 
 
 def test_producer_connects_before_it_is_initialized(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +42,7 @@ def error(code: int, *, requires_abort: bool = False) -> KafkaException:
     ("step", "raised", "expected"),
     [
         (Step.INIT, error(KafkaError._TIMED_OUT), UnavailableError),
-        (Step.WRITE_ROWS, error(KafkaError._STATE), AbortedError),
+        (Step.WRITE_MARKER, error(KafkaError._STATE), AbortedError),
         (Step.COMMIT, error(KafkaError._MSG_TIMED_OUT, requires_abort=True), AbortedError),
         # Neither of these shows whether the broker has committed.
         (Step.COMMIT, error(KafkaError._TIMED_OUT), UnknownOutcomeError),
@@ -53,7 +53,7 @@ def error(code: int, *, requires_abort: bool = False) -> KafkaException:
                 error(code, requires_abort=code == KafkaError.INVALID_PRODUCER_EPOCH),
                 ProducerFencedError,
             )
-            for step in (Step.INIT, Step.WRITE_ROWS, Step.COMMIT)
+            for step in (Step.INIT, Step.WRITE_MARKER, Step.COMMIT)
             for code in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, 90)
         ),
     ],
@@ -79,23 +79,3 @@ def test_only_transient_errors_are_retried(step: Step, code: int, *, retryable: 
     assert isinstance(failure, UnavailableError | AbortedError)
     assert retryable is failure.retryable
     assert retryable is (str(failure) == "reason")  # a remedy follows the reason
-
-
-MIB = 2**20
-
-
-@pytest.mark.parametrize("size", [64 * MIB - 1, 64 * MIB, 64 * MIB + 1])
-def test_largest_record_of_the_topic_fits_the_queue(size: int) -> None:
-    producer = Producer(
-        {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, **size_limits(size + 200)}
-    )
-
-    producer.produce("out", bytes(size))  # no BufferError
-
-
-@pytest.mark.parametrize("size", [0, 999, 1_000, 1_000_000_000, 1_000_000_001, 2**31 - 1])
-def test_producer_accepts_every_limit_of_a_topic(size: int) -> None:
-    limits = size_limits(size)
-    Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, **limits})
-
-    assert min(max(size, 1_000), 1_000_000_000) == limits["message.max.bytes"]

@@ -1,24 +1,55 @@
-"""Reports of the executors, as the driver counts and raises them."""
+"""What a batch has delivered, as the driver counts it and compares it with the state partitions."""
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
-from job.delivery.sink import TopicLimits, _ExactlyOnce
-from job.delivery.transactions import Report
-from job.errors import CheckpointError, DeliveryError, FencedError, StreamjoinError
-from job.kafka.security import KafkaAccess
+from job.delivery import sink as sink_module
+from job.delivery.kept_back import KeptBack
+from job.delivery.record_writer import RecordWriter
+from job.delivery.sink import BatchSink
+from job.errors import DeliveryError
 from tests.unit.specs import plan
 
+COMPUTED = 9
+"""Results of each batch, as Spark has counted them."""
 
-class _Checkpoint:
-    query_id = "4711"
+
+class Writer(RecordWriter):
+    """What it has delivered, and the failure of its next batch."""
+
+    can_be_interrupted = True
+
+    def __init__(self, results: int, failure: Exception | None = None, **counts: int) -> None:
+        self._results, self._counts = results, counts
+        self._failure = failure
+
+    def write_batch(self, *_: object) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def delivered(self, computed: int) -> tuple[int, Mapping[str, int]]:
+        return (self._results, self._counts) if self._counts else super().delivered(computed)
+
+    def explained(self, _: Exception) -> DeliveryError:
+        return DeliveryError("explained", retryable=True)
+
+    def write_dead_letters(self, *_: object) -> bool:
+        raise AssertionError("none are expected")
+
+    def interval_writer(self, _: object) -> Any:
+        raise AssertionError("none is expected")
+
+    def close(self) -> None:
+        raise AssertionError("the caller closes it")
 
 
-class DeliveryListener(list[tuple[int, int, Mapping[str, int]]]):
+class Listener(list[tuple[int, int, Mapping[str, int]]]):
     def delivered(self, batch_id: int, rows: int, results: Mapping[str, int]) -> None:
-        self.append((batch_id, rows, {name: count for name, count in results.items() if count}))
+        self.append((batch_id, rows, results))
 
     def dead_letters(self, counts: Mapping[tuple[str, str], int]) -> None:
         raise AssertionError(f"none are expected: {counts}")
@@ -27,78 +58,66 @@ class DeliveryListener(list[tuple[int, int, Mapping[str, int]]]):
         raise AssertionError(f"none are expected in batch {batch_id}: {results}")
 
 
-def sink(listener: DeliveryListener) -> Any:
-    made: Any = _ExactlyOnce(
-        plan(output__delivery="exactly_once"),
-        KafkaAccess("localhost:9092"),
-        TopicLimits(1_000_000, 0),
-        listener,
-        lambda *_: None,
-        _Checkpoint(),  # type: ignore[arg-type]  # the only attribute that is used
-        since=0,
-    )
-    return made
+@pytest.fixture(autouse=True)
+def spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Spark has computed and counted."""
+    monkeypatch.setattr(sink_module, "without_failures", lambda records, **_: records)
+    monkeypatch.setattr(sink_module, "batch_metrics", lambda *_: {"records": COMPUTED})
 
 
-def test_rows_and_results_are_reported() -> None:
-    listener = DeliveryListener()
-    sink(listener)._report_delivery(7, [Report(0, "committed", 3), Report(1, "skipped", 0)])
+class Sink(BatchSink):
+    """Of a query with two state partitions."""
 
-    assert [(7, 3, {"committed": 1, "skipped": 1})] == listener
+    def __init__(self, writer: Writer) -> None:
+        self.counted, self.ended = Listener(), list[int]()
+        ended = self.ended
+        checkpoint: Any = None
+        super().__init__(
+            *(plan(), writer, self.counted, lambda _, batch_id: ended.append(batch_id)),
+            KeptBack(checkpoint, None),
+        )
+        running: Any = None
+        self.query.set_result(running)
 
+    def _deliver(self, records: Any, batch_id: int) -> None:
+        self._write(records, batch_id)
 
-def test_commit_whose_answer_was_lost_is_both_unknown_and_committed() -> None:
-    listener = DeliveryListener()
-    sink(listener)._report_delivery(7, [Report(0, "committed", 3), Report(1, "settled", 2)])
-
-    assert [(7, 5, {"committed": 2, "unknown": 1})] == listener
-
-
-@pytest.mark.parametrize(
-    ("failed", "kind", "code", "retryable", "text"),
-    [
-        (Report(1, "fenced", 0, "stale"), FencedError, "fenced", False, "streamjoin-tested-1"),
-        (
-            Report(1, "disagreement", 0, "an older copy"),
-            CheckpointError,
-            "checkpoint",
-            False,
-            "checkpoint and commit topic tested.commits disagree: an older copy",
-        ),
-        (
-            Report(1, "taken_over", 0, "query 42 has written the newest marker"),
-            FencedError,
-            "fenced",
-            False,
-            "another query has taken over the name tested in the commit topic tested.commits",
-        ),
-        (
-            Report(1, "aborted", 0, "broker away", retryable=True),
-            DeliveryError,
-            "delivery",
-            True,
-            "delivered to attributed as streamjoin-tested-1 (aborted): broker away",
-        ),
-    ],
-)
-def test_failure_has_a_code_a_place_and_whether_to_retry(
-    failed: Report, kind: type[StreamjoinError], code: str, *, retryable: bool, text: str
-) -> None:
-    listener = DeliveryListener()
-    with pytest.raises(kind) as error:
-        sink(listener)._report_delivery(7, [Report(0, "committed", 3), failed])
-    assert (code, retryable) == (error.value.code, error.value.retryable)
-    assert text in str(error.value)
-    # The other partition's rows are out, and are not written again.
-    assert 3 == listener[0][1]
+    def run_batch(self) -> None:
+        records: Any = None
+        self(records, 7)
 
 
-def test_permanent_failure_is_raised_before_a_transient_one() -> None:
-    reports = [Report(0, "aborted", 0, "broker away", retryable=True), Report(1, "fenced", 0, "x")]
-    with pytest.raises(FencedError):
-        sink(DeliveryListener())._report_delivery(7, reports)
+def test_rows_and_transactions_of_a_batch_are_counted() -> None:
+    sink = Sink(Writer(3, committed=1, skipped=1))
+    sink.run_batch()
+    assert [(7, 3, {"committed": 1, "skipped": 1})] == sink.counted
+    assert [7] == sink.ended
 
 
-def test_partition_that_did_not_run_is_an_error() -> None:
-    with pytest.raises(DeliveryError, match="ran in 1 partitions instead of 2"):
-        sink(DeliveryListener())._report_delivery(7, [Report(0, "committed", 3)])
+def test_results_that_are_written_at_least_once_are_those_that_spark_has_counted() -> None:
+    sink = Sink(Writer(0))
+    sink.run_batch()
+    assert [(7, COMPUTED, {})] == sink.counted
+
+
+def test_rows_of_other_partitions_are_counted_after_a_failure() -> None:
+    """They are delivered, and are not written again."""
+    error = Py4JJavaError("planted", SimpleNamespace(_target_id="o7"))
+    sink = Sink(Writer(3, error, committed=1, fenced=1))
+    with pytest.raises(Py4JJavaError):  # Spark recognizes a stopped query by its text
+        sink.run_batch()
+    assert [(7, 3, {"committed": 1, "fenced": 1})] == sink.counted
+    assert "explained" == str(sink.failure)
+    assert [] == sink.ended
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_batch_that_did_not_run_in_the_partitions_of_the_state_is_an_error(partitions: int) -> None:
+    sink = Sink(Writer(3, committed=partitions))
+    with pytest.raises(RuntimeError, match="the batch is not delivered"):
+        sink.run_batch()
+    assert isinstance(sink.failure, DeliveryError)
+    assert not sink.failure.retryable
+    assert f"batch 7 ran in {partitions} partitions instead of 2" in str(sink.failure)
+    assert [3] == [rows for _, rows, _ in sink.counted]
+    assert [] == sink.ended

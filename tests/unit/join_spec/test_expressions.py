@@ -145,6 +145,7 @@ def test_function_that_a_spec_may_not_use_is_refused_with_the_reason(
     [
         ("left.cost >", "has a syntax error at end of input"),
         ("length(right.user, 1)", "length() takes 1 arguments, but has 2"),
+        ("substring(right.user) = 'a'", "substring() takes 2 or 3 arguments, but has 1"),
         ("cast(left.cost as foo)", "FOO is not a type of Spark: write BOOLEAN, TINYINT, "),
         ("1 / 0", "a constant divides by zero: correct it, or use try_divide, which returns NULL"),
         ("2147483647 + 1", "a constant overflows: correct it, or use a function such as try_add"),
@@ -152,6 +153,7 @@ def test_function_that_a_spec_may_not_use_is_refused_with_the_reason(
         ("cast(99999999999 as int)", "99999999999L is too large for INT: correct it, or use try_"),
         ("DATE '2020-13-01'", "'2020-13-01' is not a value of DATE: correct it"),
         ("right.user rlike '('", "the regular expression '(' of rlike() is invalid"),
+        ("date_format(left.shown_at, 'yyyyyyy')", "the format 'yyyyyyy' is invalid: see https://"),
         ("date_format(left.shown_at, 'bbb')", "the format 'bbb' is invalid: see https://spark.ap"),
         ("right.user.x", "right.user is STRING, which has no fields"),
         ("named_struct('a', 1).b", "unknown field b: the fields are a"),

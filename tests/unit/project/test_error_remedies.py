@@ -3,15 +3,18 @@
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from job import errors
 from job.delivery import commit_protocol
 from job.delivery.commit_protocol import NotDeliveredError
-from job.delivery.exactly_once import delivery_error
-from job.delivery.transactions import _RESULTS, Report, Target, slot_of
+from job.delivery.ownership import _errors_for_users
+from job.delivery.slots import Target
 from job.errors import StreamjoinError
+from tests.unit.delivery.interval_protocol import INTERVAL
+from tests.unit.delivery.test_record_writer import Failure, Start, checkpoint_with, explained
 
 ROOT = Path(__file__).parents[3]
 RUNBOOKS = (ROOT / "docs/runbooks.md").read_text()
@@ -69,36 +72,52 @@ def test_each_error_of_a_query_has_a_remedy_in_the_runbooks() -> None:
         assert len(rows[code][1].split()) >= 5, code
 
 
-TARGET = Target((), "n", "q", "out", None, "n.commits", 60, 1_000)
-IN_OWNERSHIP = {"DeliveredAfterCutError"}
-"""Raised by `take_over` alone, which runs on the driver."""
+ERRORS = {
+    error.__name__: error
+    for error in subclasses(NotDeliveredError) - {NotDeliveredError}
+    if error.__module__ == commit_protocol.__name__
+}
+IN_A_START = {
+    "DeliveredAfterCutError": "undo the change, if it is complete; then repeat it with another",
+    "TakenOverError": "End its job, then try again",
+}
+STARTS_AGAIN = "The job starts the query again, and nothing is lost"
 
 
-def test_each_error_of_the_commit_protocol_has_a_result() -> None:
-    failures = subclasses(NotDeliveredError) - {NotDeliveredError}
-
-    in_job = {error for error in failures if error.__module__ == commit_protocol.__name__}
-    assert {error.__name__ for error in in_job} - IN_OWNERSHIP == {
-        error.__name__ for error in _RESULTS
-    }
+@pytest.mark.parametrize("name", sorted(ERRORS))
+def test_each_error_of_the_commit_protocol_has_a_remedy_at_a_start(name: str) -> None:
+    details: dict[str, Any] = {}
+    if name in {"AbortedError", "UnavailableError"}:
+        details["retryable"] = True
+    target = Target((), "n", "q", "n.commits", 60)
+    with pytest.raises(StreamjoinError, match="REASON") as shown, _errors_for_users(target):
+        raise ERRORS[name]("REASON", **details)
+    assert IN_A_START.get(name, STARTS_AGAIN) in str(shown.value)
 
 
 REMEDIES = {
     "aborted": "The job runs the batch again, and nothing is lost",
-    "disagreement": "checkpoint and commit topic n.commits disagree: REASON",
+    "disagreement": "checkpoint and commit topic tested.commits disagree: the reason",
     "fenced": "end one of them, and `restart` the other",
     "taken_over": "end one of the jobs, or change the `name` of this one",
     "unavailable": "The job runs the batch again, and nothing is lost",
-    "unknown": "The job runs the batch again, and nothing is lost",
 }
 
 
-@pytest.mark.parametrize("result", sorted(_RESULTS.values()))
-def test_each_result_of_a_failed_delivery_has_a_remedy(result: str) -> None:
-    report = Report(0, result, 0, "REASON", retryable=True)
+def test_each_kind_of_a_failed_delivery_is_known() -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "job/real_time").glob("*.java"))
+    thrown = r'(?:new (?:DeliveryFailure|WriteRefusedException)\(|String [A-Z]+ =)\s*"(\w+)"'
+    kinds = set(re.findall(thrown, sources)) - {INTERVAL}
+    assert set(REMEDIES) == kinds
 
-    assert REMEDIES[result] in str(delivery_error(7, report, TARGET, slot_of(0)))
-    if result in {"aborted", "unavailable"}:
-        lasting = Report(0, result, 0, "REASON", retryable=False)
-        error = delivery_error(7, lasting, TARGET, slot_of(0))
-        assert "Then `restart` runs the batch again, and nothing is lost" in str(error)
+
+@pytest.mark.parametrize("kind", REMEDIES)
+def test_each_kind_of_a_failed_delivery_has_a_remedy(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    start = Start(monkeypatch, checkpoint_with(None))
+
+    assert REMEDIES[kind] in str(explained(start, Failure(kind, retryable=True)))
+    if kind in {"aborted", "unavailable"}:
+        lasting = explained(start, Failure(kind, retryable=False))
+        assert "Then `restart` runs the batch again, and nothing is lost" in str(lasting)

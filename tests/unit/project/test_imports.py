@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 
 # `validate` spends about half a second in Python, most of it for imports. Of that time, asyncio
 # (which pydantic-settings imports) would take 60 ms more, job.process with structlog and rich 75,
-# job.semantics 65, pyarrow and pyspark some hundred each.
+# job.semantics 65, pyspark some hundred.
 HEAVY = {
     "asyncio",
     "confluent_kafka",
@@ -31,7 +31,6 @@ HEAVY = {
     "job.semantics",
     "openlineage",
     "psutil",
-    "pyarrow",
     "pydantic_settings",
     "pyspark",
     "rich",

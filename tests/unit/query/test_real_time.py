@@ -72,10 +72,10 @@ class World:
         access = KafkaAccess("localhost:9092")
         run = QueryRun(spark, plan(**REAL_TIME), access, self.checkpoint, self.stats, resources)
         counts: Any = SimpleNamespace(close=lambda: None)
-        delivery: Any = SimpleNamespace(delivered=lambda _: (0, {"committed": 3}))
+        writer: Any = SimpleNamespace(delivered=lambda _: (0, {"committed": 3}))
         if kind is _Intervals:
             self.warm_up.begin_run(run)
-        times = kind(run, counts, delivery, self.phases.append, self.warm_up)
+        times = kind(run, counts, writer, self.phases.append, self.warm_up)
         running: Any = SimpleNamespace(query=query or object(), record_failure=None)
         times.follow(running)
         return times

@@ -42,7 +42,7 @@ def test_rows_that_the_job_wrote_itself_are_output_of_the_batch() -> None:
 
     assert stats.last_batch is not None
     assert (5, 5) == (stats.last_batch.output_records, stats.totals.output_records)
-    expected = {"committed": 2, "skipped": 1, "aborted": 1, "fenced": 0, "unknown": 0}
+    expected = {"committed": 2, "skipped": 1, "aborted": 1, "fenced": 0}
     assert expected == stats.totals.transactions
 
 

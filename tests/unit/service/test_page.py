@@ -247,7 +247,8 @@ def test_refused_command_shows_the_reason_and_the_allowed_ones(
     with open_tab(browser, url) as tab:
         tab.page.get_by_role("button", name="Pause").click()
 
-        tab.wait_for("command_result", "pause is not possible while the query is RUNNING")
+        tab.wait_for("command_result", "pause: ")
+        assert "pause is not possible while the query is RUNNING" in tab.text("command_result")
         assert "Allowed: resume, stop." in tab.text("command_result")
 
 

@@ -15,27 +15,26 @@ from job.query.retries import retry_delay
 from job.spark import failures
 from job.spark.failures import failure_of
 
-OF_A_WORKER = """
-  File "x.py", line 3, in <module>
-Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times: PythonException:
-Traceback (most recent call last):
-  File "/srv/pyspark/worker.py", line 7, in main
-  File "/srv/job/delivery/sink.py", line 5, in write
-  File "/srv/job/delivery/transactions.py", line 3, in __call__
+OF_A_CALL = """
+An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
+  File "/srv/py4j/clientserver.py", line 7, in _call_proxy
+  File "/srv/job/delivery/sink.py", line 5, in __call__
+  File "/srv/job/delivery/real_time_sink.py", line 3, in _deliver
     rows = divide(0)
            ~~^~~
   File "/srv/library/division.py", line 9, in divide
 ZeroDivisionError: division by zero
 
-\tat org.apache.spark.api.python.BasePythonRunner
+\tat py4j.Protocol.getReturnValue
 """
+"""The error of a call from Spark to Python."""
 
 
-def test_error_of_a_python_worker_is_one_line() -> None:
+def test_error_of_a_call_to_python_is_one_line() -> None:
     assert (
         "unexpected error ZeroDivisionError: division by zero "
-        "(at job/delivery/transactions.py:3 in __call__)"
-    ) == str(failure_of(RuntimeError(OF_A_WORKER), "b"))
+        "(at job/delivery/real_time_sink.py:3 in _deliver)"
+    ) == str(failure_of(RuntimeError(OF_A_CALL), "b"))
 
 
 def test_results_that_cannot_be_fetched_as_the_jvm_has_ended_mean_to_try_again() -> None:
@@ -165,14 +164,12 @@ def test_unexpected_error_of_java_has_its_origin(classes: tuple[str, ...], origi
     assert f"unexpected error NullPointerException: null{origin}" == str(failure)
 
 
-def test_unexpected_error_of_a_worker_has_its_origin_in_python() -> None:
-    error = of_java(
-        "org.apache.spark.api.python.PythonException", OF_A_WORKER, "org.apache.spark.A"
-    )
+def test_unexpected_error_of_a_call_to_python_has_its_origin_in_python() -> None:
+    error = of_java("py4j.Py4JException", OF_A_CALL, "org.apache.spark.A")
 
     assert (
         "unexpected error ZeroDivisionError: division by zero "
-        "(at job/delivery/transactions.py:3 in __call__)"
+        "(at job/delivery/real_time_sink.py:3 in _deliver)"
     ) == str(failure_of(error, "b"))
 
 
@@ -213,11 +210,6 @@ RULES: dict[str, tuple[PySparkException, str, bool]] = {
         of_java("java.io.IOException", "Read-only file system"),
         "grant this user write permission, then `restart`: nothing is lost",
         False,
-    ),
-    "_lost_worker": (
-        of_java("java.io.IOException", "closed", "org.apache.spark.api.python.Runner"),
-        "The job runs the batch again; if this repeats, look for OOM kills",
-        True,
     ),
     "_lost_executor": (
         of_java(SPARK, "ExecutorLostFailure"),

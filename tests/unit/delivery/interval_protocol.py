@@ -1,49 +1,32 @@
-"""The commit protocol of one state partition in the real-time engine: an executable specification.
+"""The commit protocol of one transaction slot, an executable specification of the Java writer.
 
-An interval writes rows before Spark knows how far the interval reads, so it writes many small
-transactions. Each contains, besides the rows, their ids: a *part* in the commit topic. The last
-transaction contains the marker of the interval. An interval that was interrupted is repeated by
-micro-batches, or by an interval if there is nothing to read. The repetition runs with the watermark
-of the interval, so it computes the rows of the interval again, and perhaps more. It does not write
-the rows whose ids are in a part.
+A micro-batch has fixed input offsets and a fixed watermark. It writes one transaction with its rows
+and its marker, so the marker decides whether the batch is delivered. Both joins run micro-batches.
+The dead letters of a micro-batch have a separate slot, in which only some batches write. There
+`since` is greater than each batch id, so a missing marker of the previous batch is no error.
+
+An interval (real-time mode) writes rows before Spark knows how far the interval reads, so it writes
+many small transactions. Each contains, besides the rows, their ids: a *part* in the commit topic.
+The last transaction contains the marker of the interval. An interval that was interrupted is
+repeated by micro-batches, or by an interval if there is nothing to read. The repetition runs with
+the watermark of the interval, so it computes the rows of the interval again, and perhaps more. It
+does not write the rows whose ids are in a part. The marker of an interval does not decide whether
+the batch is delivered, because the repetition may read more.
 
     interval 7       rows 1-3, part 0 | rows 4-5, part 1 | ...            | rows, part 9, marker 7
     cut and repeated rows 1-3, part 0 | rows 4-5, part 1 |
                      micro-batch 7    | the other rows, marker 7 with the fingerprint of its offsets
 
-A micro-batch has fixed input offsets and a fixed watermark: it writes one transaction, as in
-commit_protocol.py, and its marker decides whether it is delivered. The marker of an interval does
-not decide that, because the repetition may read more.
-
 A producer is kept from batch to batch while the outcome of each of its transactions is known.
 Otherwise the slot is opened again: the writer fences all other producers, then reads what they have
 delivered.
 
-Correctness depends on three duties of the driver:
+The driver of intervals has three duties: see job/query/real_time.py.
 
-- The driver records an interval and its watermark before any row of the interval can be written. It
-  replaces the record only after Spark has committed the interval and all that repeats the interval.
-- Before the driver records how far a cut interval is repeated, it increments the fence number in
-  the checkpoint, and fences the producers of all slots. The writers of the interval may still run:
-  a record that they read later would be repeated with a later watermark, which may make it late.
-  The fence commits its number in each slot. A driver that has lost its lease may open a slot only
-  after the fence: it then reads a number greater than that of its run, and writes nothing.
-  A run reads its number before the rest of the checkpoint. If another job replaces the run
-  meanwhile, the number of the run is the smaller one.
-- No batch or interval after a recorded interval has an earlier watermark than the recorded one,
-  even if there was nothing to repeat.
+A change of the join must know the parts (job/delivery/delivered.py).
 
-A change of the join (query/changing.py) continues after the last batch of the query with another
-query, which does not know the parts. So the change fences the producers, then reads what they have
-delivered (`Delivered`): until an interval is repeated completely, no other query may continue. A
-change also checks this before it stops the query (`must_repeat`). Open transactions of the query
-and of other joins hide records. All parts of an interrupted interval are before the fence of the
-start that repeats it, so the check waits until it reads this fence. Then it waits until Spark has
-committed the planned batch, or the interval that has ended: after a start they can be delivered in
-part, and not begun again.
-
-Pure: no Kafka, no clock. DeliveredParts.java and the writer in job/real_time/ run it; tests compare
-both, and explore this module on a modelled broker and a modelled Spark.
+Pure: no Kafka, no clock. The job runs DeliveredParts.java and the writer in job/real_time/. Tests
+compare both with this module, and explore it on a modelled broker and a modelled Spark.
 """
 
 from collections.abc import Generator, Sequence
@@ -53,20 +36,43 @@ from typing import Any
 
 from job.delivery.commit_protocol import (
     NO_BATCH,
-    USE_OLDER_COPY,
     AbortedError,
-    Batch,
     DisagreementError,
     Marker,
     Result,
     UnavailableError,
     check_owner,
-    is_delivered,
-    is_not_before,
 )
+from job.delivery.delivered import Fence
 
 INTERVAL = "interval"
 """Fingerprint of an interval and of its marker: an interval has no fixed input offsets."""
+
+START_AGAIN = (
+    "set another folder in `checkpoint` and start with --new-query (rows now waiting in state are "
+    "then not joined, and results may be delivered again)"
+)
+USE_OLDER_COPY = (
+    "restore the newest copy; or run `streamjoin checkpoint backup SPEC FOLDER`, then `streamjoin "
+    "checkpoint restore SPEC FOLDER --results-again`, to deliver the later results again"
+)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch of one slot."""
+
+    batch_id: int
+    fingerprint: str
+    """Fingerprint of its input offsets. INTERVAL: the batch is an interval."""
+    since: int
+    """First batch of the checkpoint that this protocol delivers. Earlier batches may have no
+    marker."""
+    query_id: str
+
+    @property
+    def marker(self) -> Marker:
+        return Marker(self.batch_id, self.fingerprint, self.query_id)
 
 
 @dataclass(frozen=True)
@@ -83,15 +89,6 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Fence:
-    """Record of the commit topic: runs of the query with a smaller number may not write."""
-
-    query_id: str
-    number: int
-    """Counts the fences of the query from 1."""
-
-
-@dataclass(frozen=True)
 class SlotContent:
     """Records of a slot in the commit topic."""
 
@@ -102,52 +99,10 @@ class SlotContent:
 
 
 @dataclass(frozen=True)
-class Delivered:
-    """What a query has delivered in all slots."""
-
-    batch_id: int
-    """The newest batch or interval of which the query has delivered anything. NO_BATCH: none."""
-    interval_id: int
-    """The newest interval of which the query has delivered a part. NO_BATCH: none."""
-    fence: int = 0
-    """The newest fence of the query that is visible in every slot. 0: none."""
-    fenced_interval_id: int = NO_BATCH
-    """The newest interval with a part before the newest fence of a slot. NO_BATCH: none."""
-
-    def has_part_of(self, interval: int) -> bool:
-        return self.interval_id >= interval
-
-    def must_repeat(self, interval: int, fence: int, *, in_intervals: bool) -> bool | None:
-        """Whether the running query repeats an interval that was interrupted after it had delivered
-        some rows. None: an open transaction may hide these rows.
-
-        `interval`: the recorded one. `fence`: the number in the checkpoint. `in_intervals`: whether
-        the run is one of intervals. The recorded interval then only runs, or it repeats the one
-        with its number: parts of that one are before the fence of the start.
-        """
-        known = self.fenced_interval_id if in_intervals else self.interval_id
-        if known >= interval:
-            return True
-        return False if self.fence >= fence else None
-
-    def unfinished(self, last_batch: int, repeats: int | None) -> int | None:
-        """The batch or interval with delivered rows that are not all in the input of `last_batch`
-        and of the batches before it. None: another query may continue after `last_batch`.
-
-        `last_batch`: the last one that Spark has committed. `repeats`: the interval whose
-        repetition Spark has not committed completely.
-        """
-        if self.batch_id > last_batch:
-            return self.batch_id
-        return repeats if repeats is not None and self.has_part_of(repeats) else None
-
-
-@dataclass(frozen=True)
 class Opening:
     """The batch or the interval with which a slot is opened."""
 
     batch: Batch
-    """The fingerprint of an interval is INTERVAL."""
     repeats: int | None = None
     """Batch id of the recorded interval that the run repeats. None: the run repeats none."""
     fence: int = 0
@@ -195,10 +150,7 @@ def opened(opening: Opening, content: SlotContent) -> Opened:
     _check_run(opening, content)
     own = [part for part in content.parts if part.query_id == batch.query_id]
     _check_intervals(opening, marker, own)
-    is_of_this_interval = marker is not None and (
-        marker.batch_id == batch.batch_id and marker.fingerprint == INTERVAL
-    )
-    if not is_of_this_interval and is_delivered(batch, marker):
+    if _is_delivered(batch, marker):
         return Opened(is_delivered=True)
     recovered = [part for part in own if part.batch_id == opening.recovered]
     return Opened(
@@ -215,9 +167,9 @@ def is_decided(opening: Opening, content: SlotContent) -> bool:
     was replaced ends without fencing the job that replaced it.
     """
     _check_run(opening, content)
-    marker, batch = content.marker, opening.batch
-    if marker is None or not is_not_before(batch, marker):
-        return False
+    marker = content.marker
+    if marker is None or marker.batch_id < opening.batch.batch_id:
+        return False  # Newer markers may be missing.
     return opened(opening, content).is_delivered
 
 
@@ -251,9 +203,41 @@ def _check_intervals(opening: Opening, marker: Marker | None, parts: list[Part])
         )
 
 
+def _is_delivered(batch: Batch, marker: Marker | None) -> bool:
+    """Whether `marker`, the newest of the slot, is that of the micro-batch.
+
+    Raises DisagreementError if it belongs neither to the batch nor to the previous batch.
+    """
+    newest = NO_BATCH if marker is None else marker.batch_id
+    if newest > batch.batch_id:
+        raise DisagreementError(
+            f"the next batch of the checkpoint is {batch.batch_id}, but batch {newest} was already "
+            f"delivered: the checkpoint is an older copy. To continue, {USE_OLDER_COPY}"
+        )
+    if marker is not None and newest == batch.batch_id:
+        if marker.fingerprint == INTERVAL:
+            return False
+        if marker.fingerprint != batch.fingerprint:
+            raise DisagreementError(
+                f"batch {batch.batch_id} was delivered from other input offsets than those in the "
+                "checkpoint: the checkpoint was changed, or is an older copy. To continue, "
+                f"{USE_OLDER_COPY}"
+            )
+        return True
+    if batch.batch_id > batch.since and newest != batch.batch_id - 1:
+        found = "has no marker" if newest == NO_BATCH else f"ends with batch {newest}"
+        raise DisagreementError(
+            f"batch {batch.batch_id - 1} was delivered, but its marker is missing (the commit "
+            f"topic {found}): the topic may have been deleted or renamed. Restore it. To continue "
+            "without it, run with `delivery: at_least_once` until a batch has ended (its results "
+            f"may be delivered twice), then with exactly_once again; or {START_AGAIN}"
+        )
+    return False
+
+
 @dataclass
 class Slot:
-    """State that the executor of a state partition keeps between the batches of a run."""
+    """State that an executor keeps between the batches of a run."""
 
     ended: int | None = None
     """The last batch, if the outcome of all its transactions is known. None: the slot must be

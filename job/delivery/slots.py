@@ -1,0 +1,65 @@
+"""Transaction slots: the producers of a query with exactly-once delivery, and their markers.
+
+    slot            transactional id                partition of the commit topic
+    0, 1, …         streamjoin-<name>-0, …          that with the number of the state partition
+    dead-letters    streamjoin-<name>-dead-letters  the one after those
+
+The rows are written in Java (real_time/transactions.py). The driver claims slots (ownership.py) and
+fences them (exactly_once.py).
+"""
+
+from dataclasses import dataclass, field
+
+from job.delivery import producers
+from job.delivery.commit_topic import dead_letter_partition
+from job.delivery.markers import MarkerReader
+from job.plan.plan import JoinPlan
+
+
+@dataclass(frozen=True)
+class Slot:
+    name: str
+    commit_partition: int
+    """Partition of the commit topic. No two slots share one: see markers.py."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The commit topic of a query, and the identity of the query there."""
+
+    client: tuple[tuple[str, str], ...] = field(repr=False)
+    """Settings of librdkafka, with secrets."""
+    name: str
+    query_id: str
+    commit_topic: str
+    transaction_timeout_seconds: int
+
+    def producer_settings(self, slot: Slot) -> dict[str, str | int | bool]:
+        return {
+            **dict(self.client),
+            **producers.SETTINGS,
+            "transactional.id": transactional_id(self.name, slot.name),
+            "transaction.timeout.ms": self.transaction_timeout_seconds * 1000,
+        }
+
+    def reader(self) -> MarkerReader:
+        return MarkerReader(dict(self.client), self.commit_topic, f"streamjoin-{self.name}")
+
+
+def slot_of(partition: int) -> Slot:
+    """The slot of a state partition."""
+    return Slot(str(partition), partition)
+
+
+def dead_letter_slot(plan: JoinPlan) -> Slot:
+    """The slot of the dead letters of micro-batches. Intervals write their dead letters with their
+    results."""
+    return Slot("dead-letters", dead_letter_partition(plan))
+
+
+def transactional_id(name: str, slot: str) -> str:
+    """The same for all queries of a name, so that each query fences the others.
+
+    Has a fixed prefix, so that an ACL for it can exist before the query.
+    """
+    return f"streamjoin-{name}-{slot}"
