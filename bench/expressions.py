@@ -18,6 +18,7 @@ from bench.load import FIRST_EVENT_MS
 from bench.rounds import arguments, measure, report, spark_session
 from bench.sql import SQL
 from job.dataflow.dataflow import dataflow
+from job.dataflow.joins import SparkJoin
 from job.join_spec.sides import SIDES
 from job.join_spec.spec import spec_from_yaml
 from job.plan.plan import JoinPlan
@@ -90,7 +91,10 @@ def main() -> int:
     with spark_session() as spark:
         left = side_records(spark, "shown_at", options.records)
         right = side_records(spark, "clicked_at", options.records)
-        dataflows = {name: partial(dataflow, left, right, plan) for name, plan in plans().items()}
+        dataflows = {
+            name: partial(dataflow, left, right, plan, SparkJoin())
+            for name, plan in plans().items()
+        }
         rates = measure(dataflows, rows=2 * options.records, rounds=options.rounds)
     sys.stdout.write(report(rates, subject="spec", unit="rows"))
     return 0

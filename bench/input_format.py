@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from bench.load import FIRST_EVENT_MS
 from bench.rounds import arguments, measure, report, spark_session
 from bench.sql import SQL
-from job.dataflow.dataflow import decoded
+from job.dataflow.sides import decoded
 from job.formats import protobuf
 from job.formats.registry import RegistryAccess
 from job.formats.schemas import ReaderSchema, RegisteredSchema

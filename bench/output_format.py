@@ -16,8 +16,9 @@ import yaml
 from bench.expressions import side_records
 from bench.rounds import arguments, measure, report, spark_session
 from bench.sql import SQL
-from job.dataflow.dataflow import joined, side_rows
+from job.dataflow.joins import SparkJoin
 from job.dataflow.results import output_records
+from job.dataflow.sides import side_rows
 from job.join_spec.spec import spec_from_yaml
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
@@ -65,7 +66,7 @@ def main() -> int:
             side_rows(side_records(spark, at, options.records), side, plan, None)
             for at, side in (("shown_at", plan.left), ("clicked_at", plan.right))
         )
-        rows = joined(left, right, plan).persist()
+        rows = SparkJoin().joined(left, right, plan).persist()
         results = rows.count()
         dataflows = {name: partial(output_records, rows, plan) for name, plan in plans.items()}
         rates = measure(dataflows, rows=results, rounds=options.rounds)

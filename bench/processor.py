@@ -33,17 +33,16 @@ from bench.load import FIRST_EVENT_MS
 from bench.report import machine, printed
 from bench.sql import SQL
 from deploy.local.java import java_home
-from job.dataflow.dataflow import dataflow, side_rows
-from job.dataflow.results import output_records
+from job.dataflow.dataflow import dataflow
+from job.dataflow.joins import Join, SparkJoin, StreamJoin
 from job.join_spec.sides import SIDES
 from job.join_spec.spec import spec_from_document
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
-from job.real_time.join import RowCounts, real_time_join
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.session import Jvm
-from job.spark.watermark import pass_late_watermark, raise_watermark
+from job.spark.watermark import raise_watermark
 
 _HOT_KEYS = 10
 _PROGRAMS = ("native", "processor")
@@ -132,26 +131,12 @@ def write_records(spark: SparkSession, folder: Path, arguments: argparse.Namespa
     return Records(folder, tuple(ends), arguments.batches)
 
 
-def joined_in(
-    program: str, left: DataFrame, right: DataFrame, plan: JoinPlan, counts: RowCounts
-) -> DataFrame:
-    if program == "native":
-        return dataflow(left, right, plan)
-    left_rows, right_rows = (
-        side_rows(records, plan.side(side), plan, None)
-        for side, records in zip(SIDES, (left, right), strict=True)
-    )
-    joined = real_time_join(left_rows, right_rows, plan, real_time=False, counts=counts)
-    return output_records(joined, plan)
-
-
 def run(spark: SparkSession, program: str, records: Records, plan: JoinPlan, jvm: int) -> Measured:
     schema = spark.read.parquet(str(records.folder)).schema
     reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
     left, right = (reader.parquet(str(records.folder)) for _ in SIDES)
-    counts = RowCounts(spark, plan)
-    is_native = program == "native"
-    rows = joined_in(program, left, right, plan, counts)
+    join: Join = SparkJoin() if program == "native" else StreamJoin(spark, plan, as_interval=False)
+    rows = dataflow(left, right, plan, join)
     measured = Measured()
     clock = _Clock(jvm)
     started: Future[StreamingQuery] = Future()
@@ -160,27 +145,27 @@ def run(spark: SparkSession, program: str, records: Records, plan: JoinPlan, jvm
         # The watermark stays after the last records. Otherwise further batches would follow.
         end = records.ends[min(batch_id, len(records.ends) - 1)]
         raise_watermark(started.result(), FIRST_EVENT_MS + end - _WATERMARK_DELAY_MS)
-        if not is_native:
-            pass_late_watermark(started.result(), spark)
+        join.begin_batch(started.result(), spark)
         results = batch.select(F.sum(F.length("value")), F.count(F.lit(1))).collect()[0][1]
         if len(records.ends) - records.measured <= batch_id < len(records.ends):
             measured.results += results
             measured.batches.append(clock.lap(measured))
-            measured.state_rows = sum(counts.state_rows(side) for side in SIDES)
+            if join.counts is not None:
+                measured.state_rows = sum(join.counts.state_rows(side) for side in SIDES)
         else:
             clock.lap(Measured())
 
     with tempfile.TemporaryDirectory(prefix="streamjoin-") as checkpoint:
         query = (
             rows.writeStream.foreachBatch(on_batch)
-            .outputMode("append" if is_native else "update")
+            .outputMode(join.output_mode)
             .option("checkpointLocation", checkpoint)
             .trigger(availableNow=True)
             .start()
         )
         started.set_result(query)
         query.awaitTermination()
-    counts.close()
+    join.close()
     return measured
 
 

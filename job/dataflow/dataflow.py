@@ -1,53 +1,35 @@
-"""From a JoinPlan to one streaming DataFrame. Read top-down: each step is below its caller."""
+"""From a JoinPlan to the records of its query: results, and maybe dead letters between them. Read
+top-down: each step is below its caller."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from job.change.replay import Replay
+from job.dataflow.joins import Join
 from job.dataflow.replayed import without_kept_back, without_late_rows
 from job.dataflow.results import output_records
+from job.dataflow.sides import side_rows
 from job.dataflow.written import TopicLimits, written
-from job.encoding.decoded_column import decoded_column
-from job.event_time.partitions import EVENT_TIMES, OBSERVED_PARTITIONS_MAX
-from job.formats.decoder import Decoder
-from job.formats.schemas import UNKNOWN_SCHEMA
-from job.join_spec.durations import milliseconds
-from job.join_spec.expressions import column_name
 from job.join_spec.sides import SIDES
 from job.kafka.security import KafkaAccess, spark_options
-from job.plan import record_checks, record_sql, result_checks
-from job.plan.deduplication import id_columns
-from job.plan.plan import JoinPlan, SidePlan, window_end_column
-from job.plan.position import partition_sql, position_column
-from job.spark.observed_metrics import count_where
+from job.plan.plan import JoinPlan, SidePlan
+from job.plan.real_time import SOURCE_OPTIONS
+from job.real_time.join import DEAD_LETTER
 from job.spark.try_eval import register_try_eval
-from job.spark.watermark import WATERMARK_METADATA
 
 if TYPE_CHECKING:
     from job.formats.registry import RegistryAccess
 
-UNKNOWN_IDS = "unknown_schema_ids"
-"""Observed metric of a side: the schema ids that the registry does not have."""
 
-# Longer than the time from 1970 to the largest event time, at the end of year 9999.
-_DELAY_BEYOND_ALL_EVENT_TIMES = "4000000 days"
-
-# For more partitions than OBSERVED_PARTITIONS_MAX, and for partitions added after the start, only
-# one record in _SAMPLED_ONE_IN is observed, and the newest records: an event time older than the
-# newest of the partition is safe.
-_SAMPLED_ONE_IN = 64
-# All records of a small batch, which may have none in the sample.
-_NEWEST_OBSERVED = 32
-
-
-def kafka_dataflow(
+def micro_batches(
     spark: SparkSession,
     plan: JoinPlan,
     access: KafkaAccess,
     limits: TopicLimits,
+    join: Join,
     replay: Replay | None = None,
 ) -> DataFrame:
     """The COLUMNS of records of `plan` (real_time/transactions.py), read from its topics. After a
@@ -60,9 +42,46 @@ def kafka_dataflow(
     per partition that is a third of the tasks' CPU time in small batches.
     """
     tasks = max(plan.state_partitions, spark.sparkContext.defaultParallelism)
-    left, right = (kafka_records(spark, plan.side(side), access).coalesce(tasks) for side in SIDES)
-    results = dataflow(left, right, plan, access.registry, replay)
+    left, right = (
+        kafka_records(spark, _reading(plan.side(side), plan, join, {}), access).coalesce(tasks)
+        for side in SIDES
+    )
+    results = dataflow(left, right, plan, join, access.registry, replay, limits)
     return written(results, plan, limits, marks_failures=replay is not None)
+
+
+def intervals(
+    spark: SparkSession,
+    plan: JoinPlan,
+    access: KafkaAccess,
+    limits: TopicLimits,
+    join: Join,
+    replay: Replay | None = None,
+) -> DataFrame:
+    """As `micro_batches`, read without a limit and by one task for each partition."""
+    options: dict[str, str | None] = {"maxOffsetsPerTrigger": None, **SOURCE_OPTIONS}
+    left, right = (
+        kafka_records(spark, _reading(plan.side(side), plan, join, options), access)
+        for side in SIDES
+    )
+    results = dataflow(left, right, plan, join, access.registry, replay, limits)
+    return written(results, plan, limits)
+
+
+def _reading(
+    side: SidePlan, plan: JoinPlan, join: Join, options: Mapping[str, str | None]
+) -> SidePlan:
+    """The side with other options of its source. None removes an option."""
+    changed = {**side.source_options, **options}
+    return replace(
+        side,
+        source_options={name: value for name, value in changed.items() if value is not None},
+        reads_headers=side.reads_headers or _passes_letters(plan, join),
+    )
+
+
+def _passes_letters(plan: JoinPlan, join: Join) -> bool:
+    return plan.dead_letter is not None and join.passes_dead_letters
 
 
 def kafka_records(spark: SparkSession, side: SidePlan, access: KafkaAccess) -> DataFrame:
@@ -75,202 +94,24 @@ def dataflow(
     left_records: DataFrame,
     right_records: DataFrame,
     plan: JoinPlan,
+    join: Join,
     registry: "RegistryAccess | None" = None,
     replay: Replay | None = None,
+    limits: TopicLimits | None = None,
 ) -> DataFrame:
     """The results, from two streams with the columns of Spark's Kafka source: rows of
-    `output_records`. `replay`: as for `kafka_dataflow`."""
+    `output_records`. `replay`: as for `micro_batches`. `limits` None: without dead letters."""
     if plan.checks.any:
         register_try_eval(left_records.sparkSession)
-    left = side_rows(left_records, plan.left, plan, registry)
-    right = side_rows(right_records, plan.right, plan, registry)
-    if replay is None:
-        return output_records(joined(left, right, plan), plan)
-    left, right = without_late_rows(left, right, plan, replay)
-    return output_records(without_kept_back(joined(left, right, plan), plan, replay), plan)
-
-
-def side_rows(
-    records: DataFrame, side: SidePlan, plan: JoinPlan, registry: "RegistryAccess | None"
-) -> DataFrame:
-    """Rows of one side as the join stores them: kept columns, position, watermarked event time.
-
-    The observed metrics are directly above the watermark node, because Spark pushes no filter
-    through them: the watermark follows every record that arrives, also a record that fails a side
-    filter, the ON condition or the output filter.
-    """
-    rows = watermarked(decoded(records, side, registry), side)
-    counted = rows.observe(side.side, *observed_metrics(side))
-    return deduplicated(with_window(kept(counted, side, plan), side, plan), side, plan)
-
-
-def decoded(
-    records: DataFrame,
-    side: SidePlan,
-    registry: "RegistryAccess | None",
-    keep: Sequence[str] = (),
-    unknown_ids: Collection[int] = (),
-) -> DataFrame:
-    """Typed columns, `reason` and event time of each record.
-
-    `keep`: further columns of the record and of the first step. `unknown_ids`: schema ids to treat
-    as unknown.
-    """
-    if side.format.has_registry:
-        assert side.reader is not None, "the job has pinned the schema"
-        assert registry is not None, "a side with a registry has access to it"
-        decoder, kind = Decoder(side.reader, registry), record_sql.decoded_type(side)
-        value = decoded_column(records.sparkSession, decoder, kind, unknown_ids)
-        records = records.withColumn(record_sql.DECODED, value)
-    read = [record_sql.parsed(side), record_sql.restored(side)]
-    steps = [*read, [*record_sql.typed(side), *keep], record_sql.classified(side)]
-    if side.checks.any:
-        register_try_eval(records.sparkSession)
-    for step in [*steps, *record_checks.steps(side)]:
-        records = records.selectExpr(*step)
-    return records.withColumn(
-        side.event_time_column, F.expr(record_sql.event_time_of_readable(side))
+    passes_letters = limits is not None and _passes_letters(plan, join)
+    letter_bytes_max = limits.dead_letter_bytes_max if limits and passes_letters else None
+    left, right = (
+        side_rows(records, plan.side(side), plan, registry, replay, letter_bytes_max)
+        for side, records in zip(SIDES, (left_records, right_records), strict=True)
     )
-
-
-def watermarked(rows: DataFrame, side: SidePlan) -> DataFrame:
-    """Declare the event time as the watermark column; the job itself sets the watermark.
-
-    Spark's watermark follows the newest event time of all partitions. The job sets the watermark at
-    the end of each batch instead (event_time/watermark.py). With this delay, Spark's own watermark
-    is always older. Spark uses the delay for nothing else.
-    """
-    return rows.withWatermark(f"`{side.event_time_column}`", _DELAY_BEYOND_ALL_EVENT_TIMES)
-
-
-def observed_metrics(side: SidePlan) -> list[Column]:
-    """Metrics of a side in each batch; protocol/ reads them by these names."""
-    # The timestamp of a record without one is -1.
-    record_time = f"nullif(`{column_name(side.side, 'record_timestamp')}`, timestamp_millis(-1))"
-    return [
-        F.count(F.lit(1)).alias("records"),
-        count_where(f"reason IS NULL AND {record_checks.counted_null_key(side)}").alias(
-            "null_keys"
-        ),
-        F.expr(f"unix_millis(max(`{side.event_time_column}`))").alias("event_time_max_ms"),
-        F.expr(_event_times(side)).alias(EVENT_TIMES),
-        F.expr(f"unix_millis(min({record_time}))").alias("record_time_min_ms"),
-        F.expr(f"unix_millis(max({record_time}))").alias("record_time_max_ms"),
-        *(count_where(f"reason = '{reason}'").alias(reason) for reason in record_sql.reasons(side)),
-        *([F.expr(_unknown_ids()).alias(UNKNOWN_IDS)] if side.format.has_registry else []),
-    ]
-
-
-def _event_times(side: SidePlan) -> str:
-    """Array of (partition, ms) with newest event times: any number per partition."""
-    event_time = f"`{side.event_time_column}`"
-    partition = f"`{column_name(side.side, 'record_partition')}`"
-    if side.topics.are_several:
-        partition = f"cast({partition_sql(position_column(side.side))} AS INT)"
-    offset = f"`{column_name(side.side, 'record_offset')}`"
-    observed = side.partition_numbers if side.partitions <= OBSERVED_PARTITIONS_MAX else ()
-    entry = "named_struct('partition', {}, 'ms', {})"
-    each = [
-        entry.format(
-            number, f"unix_millis(max(CASE WHEN {partition} = {number} THEN {event_time} END))"
-        )
-        for number in observed
-    ]
-    one = entry.format(partition, f"unix_millis({event_time})")
-    others = _is_none_of(partition, observed)
-    # Sampled by a hash: offsets of records in transactions may follow a pattern.
-    is_sampled = f"{others}pmod(xxhash64({offset}), {_SAMPLED_ONE_IN}) = 0"
-    sampled = f"collect_set(CASE WHEN {is_sampled} THEN {one} END)"
-    is_newest = f"CASE WHEN {others}{event_time} IS NOT NULL THEN {event_time} END"
-    newest = f"coalesce(max_by({one}, {is_newest}, {_NEWEST_OBSERVED}), array())"
-    exact = [f"array({', '.join(each)})"] if each else []
-    return f"concat({', '.join([*exact, sampled, newest])})"
-
-
-def _is_none_of(partition: str, observed: Sequence[int]) -> str:
-    """A condition, followed by AND. Empty: there is no observed partition."""
-    if not observed:
-        return ""
-    if list(observed) == list(range(len(observed))):
-        return f"{partition} >= {len(observed)} AND "
-    return f"{partition} NOT IN ({', '.join(map(str, observed))}) AND "
-
-
-def _unknown_ids() -> str:
-    """Schema ids that were unknown in this batch. A schema may be registered later, but reading the
-    records of the batch again must give the same reasons."""
-    return f"collect_set(CASE WHEN reason = '{UNKNOWN_SCHEMA}' THEN schema_id END)"
-
-
-def kept(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
-    """The rows that enter the join, with only the columns that the join or the output needs."""
-    for condition in row_conditions(side, plan):
-        rows = rows.where(condition)
-    columns = [f"`{column_name(side.side, column.name)}`" for column in side.kept_columns]
-    ids = [f"{sql} AS {name}" for name, sql in id_columns(side).items()]
-    return rows.selectExpr(*columns, position_column(side.side), *ids)
-
-
-def row_conditions(side: SidePlan, plan: JoinPlan) -> list[str]:
-    """Conditions of a row that enters the join, in the order of evaluation."""
-    row_filter = record_checks.row_filter(side)
-    filters = [] if row_filter is None else [row_filter]
-    mirrored = [part.sql for part in side.mirrored]
-    keys = [] if plan.null_keys_pass else record_checks.null_checked(side).values()
-    return ["reason IS NULL", *filters, *mirrored, *(f"{value} IS NOT NULL" for value in keys)]
-
-
-def with_window(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
-    """For tumbling windows: the end of the window as the watermark column.
-
-    Join state format 4 refuses window structs as keys. With the watermark on the window's end a
-    row is late, and leaves state, exactly when its window has ended.
-    """
-    if plan.window is None:
-        return rows
-    end = plan.window.end_sql(f"unix_millis(`{side.event_time_column}`)")
-    metadata = {WATERMARK_METADATA: milliseconds(side.watermark_delay)}
-    plain = [
-        F.col(f"`{name}`").alias(name, metadata={})
-        if name == side.event_time_column
-        else F.col(f"`{name}`")
-        for name in rows.columns
-    ]
-    return rows.select(
-        *plain,
-        F.expr(f"timestamp_millis({end})").alias(window_end_column(side.side), metadata=metadata),
-    )
-
-
-def deduplicated(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
-    """The rows without duplicates.
-
-    Spark's operator drops late rows and counts them, and stores the id of a row until the watermark
-    is `within` after the time of the row. It reads `within` from the metadata of the watermark
-    column.
-    """
-    if side.deduplication is None:
-        return rows
-    time = side.event_time_column if plan.window is None else window_end_column(side.side)
-    ids = list(id_columns(side))
-    # If an id is the event time, its column must not be a second watermark column.
-    metadata: dict[str, dict[str, int]] = {
-        time: {WATERMARK_METADATA: milliseconds(side.deduplication.within)},
-        **{name: {} for name in ids},
-    }
-    timed = [
-        F.col(f"`{name}`").alias(name, metadata=metadata[name])
-        if name in metadata
-        else F.col(f"`{name}`")
-        for name in rows.columns
-    ]
-    return rows.select(*timed).dropDuplicatesWithinWatermark(ids).drop(*ids)
-
-
-def joined(left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
-    sides = {"left": left, "right": right}
-    first, second = (sides[side] for side in plan.inputs)
-    rows = first.join(second, on=F.expr(plan.on), how=plan.spark_join_type)
-    if plan.join_type.anti_side is not None:
-        rows = rows.where(result_checks.is_unmatched(plan, plan.join_type.anti_side))
-    return rows
+    if replay is not None:
+        left, right = without_late_rows(left, right, plan, replay)
+    rows = join.joined(left, right, plan)
+    if replay is not None:
+        rows = without_kept_back(rows, plan, replay)
+    return output_records(rows, plan, DEAD_LETTER if passes_letters else None)

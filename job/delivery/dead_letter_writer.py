@@ -1,4 +1,5 @@
-"""Writes the dead letters of a batch of Spark's join: its bad records and late rows.
+"""Writes the dead letters of a micro-batch whose join does not pass them on: bad records and late
+rows.
 
 The query only counts bad records. If a batch has counted one, the offsets that the batch has read
 on that side are read again with the same SQL. While all records are good this costs nothing.
@@ -13,19 +14,17 @@ import structlog
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from job.dataflow.dataflow import dataflow, decoded, side_rows
+from job.dataflow.dataflow import dataflow
+from job.dataflow.joins import SparkJoin
 from job.dataflow.output_columns import PARTITION, TIMESTAMP
+from job.dataflow.sides import decoded, side_rows
 from job.dead_letters import headers as names
 from job.dead_letters import sql
-from job.dead_letters.failure_text import (
-    BAD_RECORD,
-)
 from job.delivery.finished_batch import FinishedBatch
-from job.errors import BadRecordError
 from job.join_spec.sides import SIDES, Side
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan.plan import JoinPlan, window_end_column
-from job.plan.position import partition_and_offset, position_column
+from job.plan.position import position_column
 from job.real_time.transactions import ID
 from job.spark.executed_join import OffsetRange
 from job.spark.join_input import join_input
@@ -48,13 +47,7 @@ class DeadLetterWriter:
     """Largest record that the dead-letter topic accepts; 0 without a topic."""
 
     def write_batch(self, spark: SparkSession, batch: FinishedBatch, write: Write) -> Counts:
-        """Write the dead letters of the batch with `write`. Returns their counts.
-
-        Raises BadRecordError if there is a bad record and the spec has `on_bad_record: fail`.
-        """
-        if self.plan.fails_on_bad_records:
-            self._fail_on_first(spark, batch)
-            return {}
+        """Write the dead letters of the batch with `write`. Returns their counts."""
         frames = [
             self._of_side(spark, batch, side)
             for side in SIDES
@@ -149,33 +142,15 @@ class DeadLetterWriter:
         sides = {name: self._records(spark, name, batch.join.ranges.get(name)) for name in SIDES}
         plan = self.plan.without_deduplication()
         if self.plan.side(side).deduplication is None:
-            joined = dataflow(sides["left"], sides["right"], plan, self.access.registry)
+            joined = dataflow(
+                sides["left"], sides["right"], plan, SparkJoin(), self.access.registry
+            )
             rows = join_input(joined, side, plan.inputs)
         else:
             rows = side_rows(sides[side], plan.side(side), plan, self.access.registry)
         side_plan = self.plan.side(side)
         at = side_plan.event_time_column if self.plan.window is None else window_end_column(side)
         return rows.where(F.col(f"`{at}`") <= _late_watermark(batch)).select(position_column(side))
-
-    def _fail_on_first(self, spark: SparkSession, batch: FinishedBatch) -> None:
-        for side in SIDES:
-            if not self._may_have_letters(batch, side):
-                continue
-            first = self._bad_records(spark, batch, side).orderBy(position_column(side)).first()
-            if first is not None:
-                message = BAD_RECORD.format(
-                    side=side,
-                    topic=self._topic(side, first[position_column(side)]),
-                    partition=first[f"{side}_record_partition"],
-                    offset=first[f"{side}_record_offset"],
-                    reason=first["dead_reason"],
-                    message=first["dead_message"],
-                )
-                raise BadRecordError(message)
-
-    def _topic(self, side: Side, position: int) -> str:
-        number, _ = partition_and_offset(position)
-        return self.plan.side(side).topics.place(number)[0]
 
     def _compare_late_rows(self, batch: FinishedBatch, counts: Counts) -> None:
         if not (self._takes_late_rows(batch) and counts):

@@ -1,6 +1,6 @@
 """A batch whose rows have all been computed: what it read, and what it counted.
 
-dataflow.py adds the counts of the sides.
+dataflow/sides.py adds the counts of the sides.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.dataflow.dataflow import UNKNOWN_IDS
+from job.dataflow.sides import UNKNOWN_IDS
 from job.join_spec.sides import Side
 from job.plan.plan import JoinPlan
 from job.protocol.reasons import REASONS

@@ -1,10 +1,10 @@
-"""Delivers the batches of a query, on the query's thread.
+"""Starts the query, and delivers its micro-batches on the query's thread.
 
-The records of a batch are written first (record_writer.py). With Spark's join the dead letters of
-its input records follow, before Spark commits the batch.
+The records of a micro-batch are written first (record_writer.py). If the join passes no dead
+letters on, those of the input records follow, before Spark commits the batch. In intervals the
+tasks write the records by themselves.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -17,13 +17,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.checkpoint.checkpoint import Checkpoint
-from job.dataflow.written import OUTPUT, TopicLimits, without_failures
+from job.dataflow.joins import Join
+from job.dataflow.written import OUTPUT, without_failures
 from job.delivery.dead_letter_writer import Counts, DeadLetterWriter
 from job.delivery.finished_batch import finished_batch
 from job.delivery.kept_back import KeptBack
 from job.delivery.record_writer import RecordWriter
 from job.errors import DeliveryError, StreamjoinError
-from job.kafka.security import KafkaAccess
+from job.join_spec.durations import milliseconds
 from job.plan.plan import JoinPlan
 from job.protocol.progress import results_written
 from job.spark.between_batches import stop_gracefully
@@ -95,33 +96,12 @@ class RunningQuery:
         self._sink.record_failure(error)
 
 
-def start_query(
-    records: DataFrame,
-    plan: JoinPlan,
-    access: KafkaAccess,
-    checkpoint: Checkpoint,
-    limits: TopicLimits,
-    writer: RecordWriter,
-    listener: DeliveryListener,
-    batch_ended: BatchEnded,
-    kept_back: KeptBack,
-) -> RunningQuery:
-    """Start a query of Spark's join, which writes `records`."""
-    sink = _ResultsThenDeadLetters(plan, writer, listener, batch_ended, kept_back, access, limits)
-    return start_micro_batches(records, plan, checkpoint, sink, output_mode="append")
-
-
 def start_micro_batches(
-    records: DataFrame,
-    plan: JoinPlan,
-    checkpoint: Checkpoint,
-    sink: "BatchSink",
-    *,
-    output_mode: str,
+    records: DataFrame, plan: JoinPlan, join: Join, checkpoint: Checkpoint, sink: "BatchSink"
 ) -> RunningQuery:
     query = (
         records.writeStream.queryName(plan.name)
-        .outputMode(output_mode)
+        .outputMode(join.output_mode)
         .trigger(processingTime="0 seconds")
         .option("checkpointLocation", checkpoint.query_location)
         .foreachBatch(sink)
@@ -129,6 +109,26 @@ def start_micro_batches(
     )
     sink.query.set_result(query)
     return RunningQuery(query, sink)
+
+
+def start_intervals(
+    records: DataFrame, plan: JoinPlan, checkpoint: Checkpoint, writer: RecordWriter
+) -> RunningQuery:
+    """Start a query in intervals of real-time mode."""
+    assert plan.real_time is not None
+    interval_ms = milliseconds(plan.real_time.checkpoint_interval)
+    query = (
+        writer.interval_writer(records)
+        .queryName(plan.name)
+        .outputMode("update")
+        .trigger(realTime=f"{interval_ms} milliseconds")  # type: ignore[call-overload]  # new in 4.3
+        .option("checkpointLocation", checkpoint.query_location)
+        .start()
+    )
+    failure = FailureOfQuery(plan, writer)
+    return RunningQuery(
+        query, failure, has_intervals=True, can_be_interrupted=writer.can_be_interrupted
+    )
 
 
 class FailureOfQuery:
@@ -148,19 +148,24 @@ class FailureOfQuery:
         return self._writer.explained(error)
 
 
-class BatchSink(FailureOfQuery, ABC):
+class BatchSink(FailureOfQuery):
     """The function that Spark calls with each batch, on the query's thread."""
 
     def __init__(
         self,
         plan: JoinPlan,
         writer: RecordWriter,
+        join: Join,
+        dead_letters: DeadLetterWriter | None,
         listener: DeliveryListener,
         batch_ended: BatchEnded,
         kept_back: KeptBack,
     ) -> None:
+        """`dead_letters`: writes those that the join does not pass on. None: there are none."""
         super().__init__(plan, writer)
         self.query: Future[StreamingQuery] = Future()
+        self._join = join
+        self._dead_letters = dead_letters
         self._listener = listener
         self._batch_ended = batch_ended
         self._kept_back = kept_back
@@ -185,8 +190,18 @@ class BatchSink(FailureOfQuery, ABC):
             self.failure = failure_of(error, self._plan.bootstrap_servers)
             raise RuntimeError("the batch is not delivered") from None
 
-    @abstractmethod
-    def _deliver(self, records: DataFrame, batch_id: int) -> None: ...
+    def _deliver(self, records: DataFrame, batch_id: int) -> None:
+        query, spark = self.query.result(START_SECONDS), records.sparkSession
+        self._join.begin_batch(query, spark)
+        self._write(records, batch_id)
+        if self._dead_letters is None or self._kept_back.has_whole_batch:
+            return
+        counts = self._dead_letters.write_batch(
+            spark,
+            finished_batch(query, self._plan),
+            lambda letters: self._writer.write_dead_letters(letters, batch_id),
+        )
+        self._listener.dead_letters(counts)
 
     def _write(self, records: DataFrame, batch_id: int) -> None:
         """Write the batch and count it."""
@@ -210,33 +225,3 @@ class BatchSink(FailureOfQuery, ABC):
         ended before the batch failed."""
         with suppress(Exception):  # the JVM may be gone
             self._listener.delivered(batch_id, *self._writer.delivered(0))
-
-
-class _ResultsThenDeadLetters(BatchSink):
-    """The batches of Spark's join, whose dead letters are computed when the batch has ended."""
-
-    def __init__(
-        self,
-        plan: JoinPlan,
-        writer: RecordWriter,
-        listener: DeliveryListener,
-        batch_ended: BatchEnded,
-        kept_back: KeptBack,
-        access: KafkaAccess,
-        limits: TopicLimits,
-    ) -> None:
-        super().__init__(plan, writer, listener, batch_ended, kept_back)
-        self._dead_letters = DeadLetterWriter(plan, access, limits.dead_letter_bytes_max)
-
-    def _deliver(self, records: DataFrame, batch_id: int) -> None:
-        self._write(records, batch_id)
-        if self._kept_back.has_whole_batch:
-            return
-        if self._plan.dead_letter is not None or self._plan.fails_on_bad_records:
-            finished = finished_batch(self.query.result(START_SECONDS), self._plan)
-            counts = self._dead_letters.write_batch(
-                records.sparkSession,
-                finished,
-                lambda letters: self._writer.write_dead_letters(letters, batch_id),
-            )
-            self._listener.dead_letters(counts)

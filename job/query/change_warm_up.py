@@ -20,16 +20,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from job.change.replay import Replay
 from job.checkpoint.folder import Folder
-from job.dataflow.dataflow import kafka_dataflow
-from job.dataflow.real_time import micro_batch_records
+from job.dataflow.dataflow import micro_batches
+from job.dataflow.joins import Join, join_of
 from job.delivery.topic_limits import read_limits
 from job.join_spec.sides import SIDES
 from job.kafka.preflight import check_topics, with_output_partitions
 from job.kafka.security import KafkaAccess, kafka_access
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.real_time import CATCH_UP_CONF
-from job.real_time.join import RowCounts
-from job.spark.watermark import pass_late_watermark
 
 # With fewer records the new query takes about as long to read them as the warm-up would.
 RECORDS_MIN = 10_000
@@ -65,15 +63,18 @@ def warm_up(
     """
     began = time.monotonic()
     access = kafka_access(plan.bootstrap_servers, plan.security, plan.schema_registry)
-    batches = _Batches(plan, min(BATCHES_MAX, math.ceil(replay.records / (2 * BATCH_RECORDS))))
+    planned = min(BATCHES_MAX, math.ceil(replay.records / (2 * BATCH_RECORDS)))
     checkpoint.remove_folder(_FOLDER)  # of a job that has crashed
     try:
-        with _running(spark, plan, access, replay, checkpoint.path(_FOLDER), batches) as query:
-            while not (batches.have_ended.wait(_POLL_SECONDS) or is_cancelled()):
-                if (error := query.exception()) is not None:
-                    raise error
-                if time.monotonic() - began > SECONDS_MAX:
-                    break
+        with closing(join_of(spark, plan)) as join:
+            batches = _Batches(join, planned)
+            records = _records(spark, _prepared(plan, access, replay), access, replay, join)
+            with _running(records, plan.name, checkpoint.path(_FOLDER), batches, join) as query:
+                while not (batches.have_ended.wait(_POLL_SECONDS) or is_cancelled()):
+                    if (error := query.exception()) is not None:
+                        raise error
+                    if time.monotonic() - began > SECONDS_MAX:
+                        break
     finally:
         checkpoint.remove_folder(_FOLDER)
     seconds = round(time.monotonic() - began, 1)
@@ -83,16 +84,15 @@ def warm_up(
 class _Batches:
     """Computes the rows of each batch, and writes none."""
 
-    def __init__(self, plan: JoinPlan, planned: int) -> None:
+    def __init__(self, join: Join, planned: int) -> None:
         self.query: Future[StreamingQuery] = Future()
         self.count = 0
         self.have_ended = threading.Event()
-        self._needs_watermark = plan.real_time is not None
+        self._join = join
         self._planned = planned
 
     def __call__(self, rows: DataFrame, _: int) -> None:
-        if self._needs_watermark:
-            pass_late_watermark(self.query.result(_START_SECONDS), rows.sparkSession)
+        self._join.begin_batch(self.query.result(_START_SECONDS), rows.sparkSession)
         rows.write.format("noop").mode("append").save()
         self.count += 1
         if self.count >= self._planned:
@@ -101,43 +101,30 @@ class _Batches:
 
 @contextmanager
 def _running(
-    spark: SparkSession,
-    plan: JoinPlan,
-    access: KafkaAccess,
-    replay: Replay,
-    location: str,
-    batches: _Batches,
+    records: DataFrame, name: str, location: str, batches: _Batches, join: Join
 ) -> Iterator[StreamingQuery]:
-    with _records(spark, _prepared(plan, access, replay), access, replay) as records:
-        query = (
-            records.writeStream.queryName(f"{plan.name} ({_FOLDER})")
-            .outputMode("append" if plan.real_time is None else "update")
-            .trigger(processingTime="0 seconds")
-            .option("checkpointLocation", location)
-            .foreachBatch(batches)
-            .start()
-        )
-        batches.query.set_result(query)
-        try:
-            yield query
-        finally:
-            query.stop()
+    query = (
+        records.writeStream.queryName(f"{name} ({_FOLDER})")
+        .outputMode(join.output_mode)
+        .trigger(processingTime="0 seconds")
+        .option("checkpointLocation", location)
+        .foreachBatch(batches)
+        .start()
+    )
+    batches.query.set_result(query)
+    try:
+        yield query
+    finally:
+        query.stop()
 
 
-@contextmanager
 def _records(
-    spark: SparkSession, plan: JoinPlan, access: KafkaAccess, replay: Replay
-) -> Iterator[DataFrame]:
-    limits = read_limits(plan, access)
-    if plan.real_time is None:
-        yield kafka_dataflow(spark, plan, access, limits, replay)
-        return
-    for name, value in CATCH_UP_CONF.items():
-        spark.conf.set(name, value)
-    with closing(RowCounts(spark, plan)) as counts:
-        yield micro_batch_records(
-            spark, plan, access, limits, counts, replay, repeats_interval=False
-        )
+    spark: SparkSession, plan: JoinPlan, access: KafkaAccess, replay: Replay, join: Join
+) -> DataFrame:
+    if plan.real_time is not None:
+        for name, value in CATCH_UP_CONF.items():
+            spark.conf.set(name, value)
+    return micro_batches(spark, plan, access, read_limits(plan, access), join, replay)
 
 
 def _prepared(plan: JoinPlan, access: KafkaAccess, replay: Replay) -> JoinPlan:

@@ -26,23 +26,15 @@ Exactly-once delivery (real_time/DeliveredParts.java) depends on three duties of
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from dataclasses import replace
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
 
 import structlog
-from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.change.replay import Replay, ReplayPhase
-from job.dataflow.real_time import interval_records, micro_batch_records
-from job.dataflow.written import TopicLimits
-from job.delivery.kept_back import KeptBack
-from job.delivery.real_time_sink import start_catch_up, start_intervals
-from job.delivery.record_writer import RecordWriter, record_writer
+from job.delivery.record_writer import RecordWriter
 from job.delivery.sink import RunningQuery
-from job.delivery.topic_limits import read_limits
 from job.errors import QueryError
 from job.event_time.interval import Interval
 from job.event_time.partitions import Offsets, Partitions
@@ -76,54 +68,26 @@ class Phases:
         self.current: Phase | None = None
         """Phase of the running query. None: no query runs."""
 
-    @contextmanager
-    def start(
-        self, run: QueryRun, replay: Replay | None, *, new_query: bool
-    ) -> Iterator[RunningQuery]:
-        """`replay`: the replay after a change. None: the query replaces no other query."""
-        plan, access, checkpoint = run.plan, run.access, run.checkpoint
+    def begin(self, run: QueryRun) -> Phase:
+        """Prepare the Spark session and the checkpoint for the phase that is next."""
         phase, self._next = self._next, Phase.CATCH_UP
-        if not checkpoint.is_committed:
+        if not run.checkpoint.is_committed:
             phase = Phase.CATCH_UP  # The previous run failed while Spark committed its last batch.
         _log.info("phase", phase=phase.value)
         _configure(run, phase)
-        checkpoint.move_uncommitted_state()
-        fence = checkpoint.fence  # before the rest of the checkpoint
-        limits = read_limits(plan, access)
-        counts = RowCounts(run.spark, plan)
-        run.stats.count_rows_with(counts)
-        with closing(counts):
-            with ThreadPoolExecutor(1, "delivery") as threads:
-                # A first start claims its name, and a start after a crash fences the producers.
-                # Both take about as long as building the dataflow.
-                prepared = threads.submit(
-                    record_writer,
-                    *(run.spark, plan, access, checkpoint, limits, replay),
-                    fence=fence,
-                    follows_catch_up=phase is Phase.REAL_TIME,
-                    new_query=new_query,
-                )
-                records = _records(run, phase, limits, counts, replay)
-                writer = prepared.result()
-            times = self._event_times(run, replay, phase, counts, writer)
-            with closing(writer), closing(times):
-                with times.starting():
-                    if phase is Phase.CATCH_UP:
-                        running = start_catch_up(
-                            *(records, plan, checkpoint, writer, run.stats, times.batch_ended),
-                            KeptBack(checkpoint, replay),
-                        )
-                    else:
-                        running = start_intervals(records, plan, checkpoint, writer)
-                running = replace(running, keeps_watermark=times.keeps_watermark)
-                times.follow(running)
-                self.current = phase
-                try:
-                    yield running
-                finally:
-                    self.current = None
+        run.checkpoint.move_uncommitted_state()
+        return phase
 
-    def _event_times(
+    @contextmanager
+    def running(self, phase: Phase | None) -> Iterator[None]:
+        """Context in which the query runs."""
+        self.current = phase
+        try:
+            yield
+        finally:
+            self.current = None
+
+    def event_times(
         self,
         run: QueryRun,
         replay: Replay | None,
@@ -131,6 +95,7 @@ class Phases:
         counts: RowCounts,
         writer: RecordWriter,
     ) -> EventTimes:
+        """`replay`: the replay after a change. None: the query replaces no other query."""
         if replay is not None and _is_replaying(run, replay):
             return _ReplayAndCatchUp(*(run, replay, counts, writer, self._change_to, self._warm_up))
         if phase is Phase.REAL_TIME:
@@ -148,16 +113,6 @@ class Phases:
 
     def _change_to(self, phase: Phase) -> None:
         self._next = phase
-
-
-def _records(
-    run: QueryRun, phase: Phase, limits: TopicLimits, counts: RowCounts, replay: Replay | None
-) -> DataFrame:
-    sources = (run.spark, run.plan, run.access, limits, counts, replay)
-    if phase is Phase.REAL_TIME:
-        return interval_records(*sources)
-    repeats_interval = run.checkpoint.interrupted_interval is not None
-    return micro_batch_records(*sources, repeats_interval=repeats_interval)
 
 
 def _is_replaying(run: QueryRun, replay: Replay) -> bool:

@@ -7,12 +7,16 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
+from job.change.replay import Replay
 from job.checkpoint.changes import read_replay
 from job.checkpoint.checkpoint import Checkpoint
-from job.dataflow.dataflow import kafka_dataflow
+from job.dataflow.dataflow import intervals, micro_batches
+from job.dataflow.joins import Join, join_of
+from job.dataflow.written import TopicLimits
+from job.delivery.dead_letter_writer import DeadLetterWriter
 from job.delivery.kept_back import KeptBack
-from job.delivery.record_writer import record_writer
-from job.delivery.sink import RunningQuery, start_query
+from job.delivery.record_writer import RecordWriter, record_writer
+from job.delivery.sink import BatchSink, RunningQuery, start_intervals, start_micro_batches
 from job.delivery.topic_limits import read_limits
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
@@ -46,29 +50,60 @@ class QueryStarter:
     ) -> Iterator[RunningQuery]:
         run = QueryRun(spark, plan, access, checkpoint, self._stats, self._resources)
         replay = read_replay(checkpoint)
-        if plan.real_time is not None:
-            with self._phases.start(run, replay, new_query=self._new_query) as running:
-                yield running
-            return
-        times = EventTimes(run) if replay is None else ReplayingTimes(run, replay)
+        phase = None if plan.real_time is None else self._phases.begin(run)
+        fence = checkpoint.fence  # before the rest of the checkpoint
         limits = read_limits(plan, access)
-        with ThreadPoolExecutor(1, "delivery") as threads:
-            # A first start claims its name, which takes as long as building the dataflow.
-            prepared = threads.submit(
-                record_writer,
-                *(spark, plan, access, checkpoint, limits, replay),
-                fence=checkpoint.fence,
-                follows_catch_up=False,
-                new_query=self._new_query,
-            )
-            records = kafka_dataflow(spark, plan, access, limits, replay)
-            writer = prepared.result()
-        with closing(writer), closing(times):
-            with times.starting():
-                running = start_query(
-                    *(records, plan, access, checkpoint, limits, writer),
-                    *(self._stats, times.batch_ended, KeptBack(checkpoint, replay)),
+        repeats_interval = checkpoint.interrupted_interval is not None
+        as_interval = repeats_interval or phase is Phase.REAL_TIME
+        with closing(join_of(spark, plan, as_interval=as_interval)) as join:
+            if join.counts is not None:
+                self._stats.count_rows_with(join.counts)
+            with ThreadPoolExecutor(1, "delivery") as threads:
+                # A first start claims its name, and a start after a crash fences the producers.
+                # Both take about as long as building the dataflow.
+                prepared = threads.submit(
+                    record_writer,
+                    *(spark, plan, access, checkpoint, limits, replay),
+                    fence=fence,
+                    follows_catch_up=phase is Phase.REAL_TIME,
+                    new_query=self._new_query,
                 )
-            running = replace(running, keeps_watermark=times.keeps_watermark)
-            times.follow(running)
-            yield running
+                read = intervals if phase is Phase.REAL_TIME else micro_batches
+                records = read(spark, plan, access, limits, join, replay)
+                writer = prepared.result()
+            times = self._event_times(run, replay, phase, join, writer)
+            with closing(writer), closing(times):
+                with times.starting():
+                    if phase is Phase.REAL_TIME:
+                        running = start_intervals(records, plan, checkpoint, writer)
+                    else:
+                        sink = BatchSink(
+                            *(plan, writer, join, _letter_writer(plan, access, join, limits)),
+                            *(self._stats, times.batch_ended, KeptBack(checkpoint, replay)),
+                        )
+                        running = start_micro_batches(records, plan, join, checkpoint, sink)
+                running = replace(running, keeps_watermark=times.keeps_watermark)
+                times.follow(running)
+                with self._phases.running(phase):
+                    yield running
+
+    def _event_times(
+        self,
+        run: QueryRun,
+        replay: Replay | None,
+        phase: Phase | None,
+        join: Join,
+        writer: RecordWriter,
+    ) -> EventTimes:
+        if phase is not None:
+            assert join.counts is not None, "only a join that counts rows runs in intervals"
+            return self._phases.event_times(run, replay, phase, join.counts, writer)
+        return EventTimes(run) if replay is None else ReplayingTimes(run, replay)
+
+
+def _letter_writer(
+    plan: JoinPlan, access: KafkaAccess, join: Join, limits: TopicLimits
+) -> DeadLetterWriter | None:
+    if plan.dead_letter is None or join.passes_dead_letters:
+        return None
+    return DeadLetterWriter(plan, access, limits.dead_letter_bytes_max)

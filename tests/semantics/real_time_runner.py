@@ -15,12 +15,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from job.dataflow.dataflow import dataflow
+from job.dataflow.joins import StreamJoin
 from job.join_spec.sides import SIDES
-from job.real_time.join import RowCounts
-from job.spark.watermark import pass_late_watermark
 from tests.semantics import spark_runner
 from tests.semantics.join_cases import Batch, Case, Phase
-from tests.semantics.processor_dataflow import in_processor
 from tests.semantics.spark_session import fast_folder
 
 
@@ -53,17 +52,18 @@ class _Run(spark_runner.Run):
 
     def _start(self, on_batch: Any) -> StreamingQuery:
         left, right = (self._topics[side].records() for side in SIDES)
-        counts, started = RowCounts(self._spark, self._plan), Future[StreamingQuery]()
+        join = StreamJoin(self._spark, self._plan, as_interval=self._interval)
+        started = Future[StreamingQuery]()
         of_earlier_runs = self._late[-1] if self._late else 0
 
         def count(rows: Any, batch_id: int) -> None:
-            pass_late_watermark(started.result(), self._spark)
+            join.begin_batch(started.result(), self._spark)
             on_batch(rows, batch_id)
-            late = sum(counts.late_rows(side) for side in SIDES)
+            late = sum(join.counts.late_rows(side) for side in SIDES)
             self._late.append(of_earlier_runs + late)
 
-        rows = in_processor(left, right, self._plan, interval=self._interval, counts=counts)
-        writer = rows.writeStream.foreachBatch(count).outputMode("update")
+        rows = dataflow(left, right, self._plan, join)
+        writer = rows.writeStream.foreachBatch(count).outputMode(join.output_mode)
         query = writer.option("checkpointLocation", str(self._folder / "checkpoint")).start()
         started.set_result(query)
         return query

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from job.dataflow.dataflow import dataflow
+from job.dataflow.joins import SparkJoin
 from job.join_spec.sides import SIDES
 from job.jvm_class import jvm_class
 from job.plan.plan import JoinPlan
@@ -43,9 +44,9 @@ class SparkAnalyzer:
     def dataflow_fails(self, plan: JoinPlan) -> str:
         """Error of Spark when it plans or streams the dataflow; empty if there is none."""
         try:
-            batch = dataflow(self._records, self._records, plan)
+            batch = dataflow(self._records, self._records, plan, SparkJoin())
             batch._jdf.queryExecution().optimizedPlan()
-            streamed = dataflow(self._stream, self._stream, plan)
+            streamed = dataflow(self._stream, self._stream, plan, SparkJoin())
             jvm: Any = self.spark._jvm
             jvm_class(jvm, _CHECKER).checkForStreaming(
                 streamed._jdf.queryExecution().analyzed(), jvm_class(jvm, _OUTPUT_MODE).Append()

@@ -18,6 +18,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from job.change.replay import Replay
 from job.dataflow.dataflow import dataflow
+from job.dataflow.joins import SparkJoin
 from job.dataflow.output_columns import TIMESTAMP
 from job.event_time.partitions import Partitions
 from job.join_spec.sides import SIDES, Side
@@ -106,7 +107,7 @@ class Run:
 
     def _start(self, on_batch: Any) -> StreamingQuery:
         left, right = (self._topics[side].records() for side in SIDES)
-        rows = dataflow(left, right, self._plan, replay=self._replay)
+        rows = dataflow(left, right, self._plan, SparkJoin(), replay=self._replay)
         writer = rows.writeStream.foreachBatch(on_batch).outputMode("append")
         return writer.option("checkpointLocation", str(self._folder / "checkpoint")).start()
 

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.dataflow.dataflow import dataflow
+from job.dataflow.joins import join_of
 from job.join_spec.sides import SIDES
 from job.join_spec.spec import spec_from_yaml
 from job.plan import tuning
@@ -16,7 +17,6 @@ from job.plan.planner import join_plan
 from job.protocol.progress import BatchProgress, batch_progress
 from job.spark.watermark import pass_late_watermark, raise_watermark
 from tests.semantics.job_watermark import JobWatermark
-from tests.semantics.processor_dataflow import in_processor
 from tests.sql_worker import SQL
 
 # Event times of tests are in seconds after this time (epoch ms): 2023-11-14T22:13:20Z.
@@ -95,12 +95,11 @@ class Stream:
     def _started(self) -> StreamingQuery:
         left, right = (self._records(self._spark, side) for side in SIDES)
         self.watermark = JobWatermark(self._plan)
-        is_real_time = self._plan.real_time is not None
-        joined = in_processor if is_real_time else dataflow
+        join = join_of(self._spark, self._plan)
         query = (
-            joined(left, right, self._plan)
+            dataflow(left, right, self._plan, join)
             .writeStream.foreachBatch(self._collect)
-            .outputMode("update" if is_real_time else "append")
+            .outputMode(join.output_mode)
             .option("checkpointLocation", str(self._folder / "checkpoint"))
             .start()
         )

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from job.dataflow.dataflow import decoded
+from job.dataflow.sides import decoded
 from job.dead_letters import sql
 from job.dead_letters.headers import DeadLetter, dead_letter
 from tests.unit.specs import plan

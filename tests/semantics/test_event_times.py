@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from job.dataflow.dataflow import _NEWEST_OBSERVED, _event_times
+from job.dataflow.sides import _NEWEST_OBSERVED, _event_times
 from job.event_time.partitions import OBSERVED_PARTITIONS_MAX
 from job.plan.plan import JoinPlan
 from tests.unit.specs import plan

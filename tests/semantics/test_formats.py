@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from job.dataflow.dataflow import UNKNOWN_IDS, decoded, observed_metrics
+from job.dataflow.sides import UNKNOWN_IDS, decoded, observed_metrics
 from job.dead_letters import sql
 from job.errors import RegistryError, SecurityError
 from job.formats.avro import _bare

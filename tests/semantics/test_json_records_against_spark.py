@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import SparkSession
 
-from job.dataflow.dataflow import decoded
+from job.dataflow.sides import decoded
 from job.plan.plan import JoinPlan, SidePlan
 from job.semantics.input_records import InputRecord
 from job.semantics.simulated_side import BadRecord, SideReader

@@ -72,7 +72,6 @@ def shorten_waits() -> None:
 
 
 def wrap_the_driver() -> None:
-    from job.delivery.real_time_sink import _EachMicroBatch
     from job.delivery.sink import BatchSink
     from job.event_time import fair_reading
     from job.query import change_warm_up
@@ -105,14 +104,14 @@ def wrap_the_driver() -> None:
             happen()
         batch(self, progress)
 
-    deliver = _EachMicroBatch._deliver
+    deliver = BatchSink._deliver
 
     def delivered(self: Any, records: Any, batch_id: int) -> None:
         deliver(self, records, batch_id)
         if reached(f"after_delivery_of_{batch_id}"):
             happen()
 
-    _EachMicroBatch._deliver = delivered  # type: ignore[method-assign]
+    BatchSink._deliver = delivered  # type: ignore[method-assign]
     BatchSink._write = wrote  # type: ignore[method-assign]
     QueryStats.dead_letters = counted  # type: ignore[method-assign]
     QueryStats.batch = ended  # type: ignore[method-assign]

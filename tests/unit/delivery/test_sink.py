@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from job.dataflow.joins import SparkJoin
 from job.delivery import sink as sink_module
 from job.delivery.kept_back import KeptBack
 from job.delivery.record_writer import RecordWriter
@@ -73,17 +74,14 @@ class Sink(BatchSink):
         ended = self.ended
         checkpoint: Any = None
         super().__init__(
-            *(plan(), writer, self.counted, lambda _, batch_id: ended.append(batch_id)),
-            KeptBack(checkpoint, None),
+            *(plan(), writer, SparkJoin(), None, self.counted),
+            *(lambda _, batch_id: ended.append(batch_id), KeptBack(checkpoint, None)),
         )
         running: Any = None
         self.query.set_result(running)
 
-    def _deliver(self, records: Any, batch_id: int) -> None:
-        self._write(records, batch_id)
-
     def run_batch(self) -> None:
-        records: Any = None
+        records: Any = SimpleNamespace(sparkSession=None)
         self(records, 7)
 
 

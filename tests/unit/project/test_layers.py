@@ -121,9 +121,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("try_eval", "kafka_partitioner"),
     ),
     "dataflow": (
-        *("output_columns", "replay_sql", "replayed", "results", "written"),
+        *("output_columns", "replay_sql", "replayed", "results", "written", "sides", "joins"),
         "dataflow",
-        "real_time",
     ),
     "checkpoint": (
         *("documents", "folder", "checkpoint", "frozen", "changes", "lease", "join_state"),
@@ -160,7 +159,8 @@ WITH_SPARK = {
     "dataflow.replayed",
     "dataflow.results",
     "dataflow.written",
-    "dataflow.real_time",
+    "dataflow.sides",
+    "dataflow.joins",
     "encoding.decoded_column",
     "encoding.encoded_column",
     "real_time.join",

@@ -19,7 +19,7 @@ OF_A_CALL = """
 An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
   File "/srv/py4j/clientserver.py", line 7, in _call_proxy
   File "/srv/job/delivery/sink.py", line 5, in __call__
-  File "/srv/job/delivery/real_time_sink.py", line 3, in _deliver
+  File "/srv/job/delivery/sink.py", line 3, in _deliver
     rows = divide(0)
            ~~^~~
   File "/srv/library/division.py", line 9, in divide
@@ -33,7 +33,7 @@ ZeroDivisionError: division by zero
 def test_error_of_a_call_to_python_is_one_line() -> None:
     assert (
         "unexpected error ZeroDivisionError: division by zero "
-        "(at job/delivery/real_time_sink.py:3 in _deliver)"
+        "(at job/delivery/sink.py:3 in _deliver)"
     ) == str(failure_of(RuntimeError(OF_A_CALL), "b"))
 
 
@@ -169,7 +169,7 @@ def test_unexpected_error_of_a_call_to_python_has_its_origin_in_python() -> None
 
     assert (
         "unexpected error ZeroDivisionError: division by zero "
-        "(at job/delivery/real_time_sink.py:3 in _deliver)"
+        "(at job/delivery/sink.py:3 in _deliver)"
     ) == str(failure_of(error, "b"))
 
 

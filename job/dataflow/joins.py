@@ -1,0 +1,96 @@
+"""The joins: Spark's operator, and the processor in Java (real_time/join.py).
+
+Nothing but a Join knows which of them a query has. How a query reads, in micro-batches or in
+intervals, is a separate choice.
+"""
+
+from typing import Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from job.plan import result_checks
+from job.plan.plan import JoinPlan
+from job.real_time.join import RowCounts, real_time_join
+from job.spark.watermark import pass_late_watermark
+
+
+class Join(Protocol):
+    """The join of one run of the query."""
+
+    @property
+    def output_mode(self) -> str:
+        """Of the query in micro-batches."""
+
+    @property
+    def passes_dead_letters(self) -> bool:
+        """Whether dead letters of input records pass through the join, between its results."""
+
+    @property
+    def counts(self) -> RowCounts | None:
+        """Late rows and the growth of the state. None: Spark reports them with each batch."""
+
+    def joined(self, left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
+        """The columns of both sides: of a pair, or of an unmatched row, where those of the other
+        side are null. If dead letters pass, also DEAD_LETTER."""
+
+    def begin_batch(self, query: StreamingQuery, spark: SparkSession) -> None:
+        """Called with each micro-batch of the query, before its rows are computed. `spark`: the
+        session of the batch."""
+
+    def close(self) -> None:
+        """Call it when the query has ended."""
+
+
+class SparkJoin:
+    """Dead letters do not pass: the operator accepts only rows that it joins. Separate branches for
+    them would read both topics twice in every batch (delivery/dead_letter_writer.py)."""
+
+    output_mode = "append"
+    passes_dead_letters = False
+    counts = None
+
+    def joined(self, left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
+        sides = {"left": left, "right": right}
+        first, second = (sides[side] for side in plan.inputs)
+        rows = first.join(second, on=F.expr(plan.on), how=plan.spark_join_type)
+        if plan.join_type.anti_side is not None:
+            rows = rows.where(result_checks.is_unmatched(plan, plan.join_type.anti_side))
+        return rows
+
+    def begin_batch(self, query: StreamingQuery, spark: SparkSession) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class StreamJoin:
+    output_mode = "update"
+    passes_dead_letters = True
+
+    def __init__(self, spark: SparkSession, plan: JoinPlan, *, as_interval: bool) -> None:
+        """`as_interval`: the watermark of a batch decides which of its rows are late, as in an
+        interval. In micro-batches Spark uses the watermark of the previous batch.
+
+        Raises SetupError if the processor was built from other sources.
+        """
+        self.counts = RowCounts(spark, plan)
+        self._as_interval = as_interval
+
+    def joined(self, left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
+        return real_time_join(left, right, plan, real_time=self._as_interval, counts=self.counts)
+
+    def begin_batch(self, query: StreamingQuery, spark: SparkSession) -> None:
+        pass_late_watermark(query, spark)
+
+    def close(self) -> None:
+        self.counts.close()
+
+
+def join_of(spark: SparkSession, plan: JoinPlan, *, as_interval: bool = False) -> Join:
+    """The join of the plan's engine. `as_interval`: as for StreamJoin."""
+    if plan.real_time is None:
+        return SparkJoin()
+    return StreamJoin(spark, plan, as_interval=as_interval)

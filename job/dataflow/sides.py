@@ -1,0 +1,301 @@
+"""From the records of one topic to the rows that enter the join. Read top-down: each step is below
+its caller."""
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from job.change.replay import Replay
+from job.dataflow import replay_sql
+from job.dataflow.written import WATERMARK, fails_query
+from job.dead_letters import headers as names
+from job.dead_letters import sql as dead_letter_sql
+from job.dead_letters.failure_text import BAD_RECORD, as_sql
+from job.encoding.decoded_column import decoded_column
+from job.event_time.partitions import EVENT_TIMES, OBSERVED_PARTITIONS_MAX
+from job.formats.decoder import Decoder
+from job.formats.schemas import UNKNOWN_SCHEMA
+from job.join_spec.durations import milliseconds
+from job.join_spec.expressions import column_name
+from job.plan import record_checks, record_sql
+from job.plan.deduplication import id_columns
+from job.plan.plan import JoinPlan, SidePlan, window_end_column
+from job.plan.position import partition_sql, position_column
+from job.real_time.join import DEAD_LETTER, IS_DEAD
+from job.real_time.transactions import ID
+from job.spark.observed_metrics import count_where
+from job.spark.try_eval import register_try_eval
+from job.spark.watermark import WATERMARK_METADATA
+from job.sql.literals import quoted
+
+if TYPE_CHECKING:
+    from job.formats.registry import RegistryAccess
+
+UNKNOWN_IDS = "unknown_schema_ids"
+"""Observed metric of a side: the schema ids that the registry does not have."""
+
+# Longer than the time from 1970 to the largest event time, at the end of year 9999.
+_DELAY_BEYOND_ALL_EVENT_TIMES = "4000000 days"
+
+# For more partitions than OBSERVED_PARTITIONS_MAX, and for partitions added after the start, only
+# one record in _SAMPLED_ONE_IN is observed, and the newest records: an event time older than the
+# newest of the partition is safe.
+_SAMPLED_ONE_IN = 64
+# All records of a small batch, which may have none in the sample.
+_NEWEST_OBSERVED = 32
+
+
+def side_rows(
+    records: DataFrame,
+    side: SidePlan,
+    plan: JoinPlan,
+    registry: "RegistryAccess | None",
+    replay: Replay | None = None,
+    letter_bytes_max: int | None = None,
+) -> DataFrame:
+    """Rows of one side as the join stores them: kept columns, position, watermarked event time.
+
+    `replay`: the replay after a change. None: the query replaces no other query.
+    `letter_bytes_max`: the largest record that the dead-letter topic accepts, if the join passes
+    dead letters on. Then the rows that become dead letters are among the rows, in the column
+    DEAD_LETTER. None: the rows are only those that are joined.
+
+    The observed metrics are directly above the watermark node, because Spark pushes no filter
+    through them: the watermark follows every record that arrives, also a record that fails a side
+    filter, the ON condition or the output filter.
+    """
+    keep: Sequence[str] = ()
+    if letter_bytes_max is not None:
+        keep = dead_letter_sql.KEPT
+    elif plan.fails_on_bad_records:
+        keep = dead_letter_sql.EXPLAINED
+    rows = decoded(records, side, registry, keep=keep)
+    if plan.fails_on_bad_records:
+        rows = _failing(rows, side, plan, replay)
+    counted = watermarked(rows, side).observe(side.side, *observed_metrics(side))
+    if letter_bytes_max is None:
+        rows = kept(counted, side, plan)
+    else:
+        rows = _with_dead_letters(counted, side, plan, letter_bytes_max)
+    return deduplicated(with_window(rows, side, plan), side, plan)
+
+
+def decoded(
+    records: DataFrame,
+    side: SidePlan,
+    registry: "RegistryAccess | None",
+    keep: Sequence[str] = (),
+    unknown_ids: Collection[int] = (),
+) -> DataFrame:
+    """Typed columns, `reason` and event time of each record.
+
+    `keep`: further columns of the record and of the first step. `unknown_ids`: schema ids to treat
+    as unknown.
+    """
+    if side.format.has_registry:
+        assert side.reader is not None, "the job has pinned the schema"
+        assert registry is not None, "a side with a registry has access to it"
+        decoder, kind = Decoder(side.reader, registry), record_sql.decoded_type(side)
+        value = decoded_column(records.sparkSession, decoder, kind, unknown_ids)
+        records = records.withColumn(record_sql.DECODED, value)
+    read = [record_sql.parsed(side), record_sql.restored(side)]
+    steps = [*read, [*record_sql.typed(side), *keep], record_sql.classified(side)]
+    if side.checks.any:
+        register_try_eval(records.sparkSession)
+    for step in [*steps, *record_checks.steps(side)]:
+        records = records.selectExpr(*step)
+    return records.withColumn(
+        side.event_time_column, F.expr(record_sql.event_time_of_readable(side))
+    )
+
+
+def watermarked(rows: DataFrame, side: SidePlan) -> DataFrame:
+    """Declare the event time as the watermark column; the job itself sets the watermark.
+
+    Spark's watermark follows the newest event time of all partitions. The job sets the watermark at
+    the end of each batch instead (event_time/watermark.py). With this delay, Spark's own watermark
+    is always older. Spark uses the delay for nothing else.
+    """
+    return rows.withWatermark(f"`{side.event_time_column}`", _DELAY_BEYOND_ALL_EVENT_TIMES)
+
+
+def observed_metrics(side: SidePlan) -> list[Column]:
+    """Metrics of a side in each batch; protocol/ reads them by these names."""
+    # The timestamp of a record without one is -1.
+    record_time = f"nullif(`{column_name(side.side, 'record_timestamp')}`, timestamp_millis(-1))"
+    return [
+        F.count(F.lit(1)).alias("records"),
+        count_where(f"reason IS NULL AND {record_checks.counted_null_key(side)}").alias(
+            "null_keys"
+        ),
+        F.expr(f"unix_millis(max(`{side.event_time_column}`))").alias("event_time_max_ms"),
+        F.expr(_event_times(side)).alias(EVENT_TIMES),
+        F.expr(f"unix_millis(min({record_time}))").alias("record_time_min_ms"),
+        F.expr(f"unix_millis(max({record_time}))").alias("record_time_max_ms"),
+        *(count_where(f"reason = '{reason}'").alias(reason) for reason in record_sql.reasons(side)),
+        *([F.expr(_unknown_ids()).alias(UNKNOWN_IDS)] if side.format.has_registry else []),
+    ]
+
+
+def _event_times(side: SidePlan) -> str:
+    """Array of (partition, ms) with newest event times: any number per partition."""
+    event_time = f"`{side.event_time_column}`"
+    partition = f"`{column_name(side.side, 'record_partition')}`"
+    if side.topics.are_several:
+        partition = f"cast({partition_sql(position_column(side.side))} AS INT)"
+    offset = f"`{column_name(side.side, 'record_offset')}`"
+    observed = side.partition_numbers if side.partitions <= OBSERVED_PARTITIONS_MAX else ()
+    entry = "named_struct('partition', {}, 'ms', {})"
+    each = [
+        entry.format(
+            number, f"unix_millis(max(CASE WHEN {partition} = {number} THEN {event_time} END))"
+        )
+        for number in observed
+    ]
+    one = entry.format(partition, f"unix_millis({event_time})")
+    others = _is_none_of(partition, observed)
+    # Sampled by a hash: offsets of records in transactions may follow a pattern.
+    is_sampled = f"{others}pmod(xxhash64({offset}), {_SAMPLED_ONE_IN}) = 0"
+    sampled = f"collect_set(CASE WHEN {is_sampled} THEN {one} END)"
+    is_newest = f"CASE WHEN {others}{event_time} IS NOT NULL THEN {event_time} END"
+    newest = f"coalesce(max_by({one}, {is_newest}, {_NEWEST_OBSERVED}), array())"
+    exact = [f"array({', '.join(each)})"] if each else []
+    return f"concat({', '.join([*exact, sampled, newest])})"
+
+
+def _is_none_of(partition: str, observed: Sequence[int]) -> str:
+    """A condition, followed by AND. Empty: there is no observed partition."""
+    if not observed:
+        return ""
+    if list(observed) == list(range(len(observed))):
+        return f"{partition} >= {len(observed)} AND "
+    return f"{partition} NOT IN ({', '.join(map(str, observed))}) AND "
+
+
+def _unknown_ids() -> str:
+    """Schema ids that were unknown in this batch. A schema may be registered later, but reading the
+    records of the batch again must give the same reasons."""
+    return f"collect_set(CASE WHEN reason = '{UNKNOWN_SCHEMA}' THEN schema_id END)"
+
+
+def kept(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
+    """The rows that enter the join, with only the columns that the join or the output needs."""
+    for condition in row_conditions(side, plan):
+        rows = rows.where(condition)
+    columns = [f"`{column_name(side.side, column.name)}`" for column in side.kept_columns]
+    ids = [f"{sql} AS {name}" for name, sql in id_columns(side).items()]
+    return rows.selectExpr(*columns, position_column(side.side), *ids)
+
+
+def row_conditions(side: SidePlan, plan: JoinPlan) -> list[str]:
+    """Conditions of a row that enters the join, in the order of evaluation."""
+    row_filter = record_checks.row_filter(side)
+    filters = [] if row_filter is None else [row_filter]
+    mirrored = [part.sql for part in side.mirrored]
+    keys = [] if plan.null_keys_pass else record_checks.null_checked(side).values()
+    return ["reason IS NULL", *filters, *mirrored, *(f"{value} IS NOT NULL" for value in keys)]
+
+
+def _with_dead_letters(
+    rows: DataFrame, side: SidePlan, plan: JoinPlan, bytes_max: int
+) -> DataFrame:
+    """The rows that are joined, and those that become dead letters. Of both, each that is or may
+    become a dead letter has it in the column DEAD_LETTER."""
+    assert plan.dead_letter is not None
+    rows = _with_reason(rows, side, plan)
+    rows = rows.selectExpr("*", f"dead_reason IS NOT NULL AS {IS_DEAD}")
+    if plan.dead_letter.takes_late_rows:
+        rows = rows.withColumn("dead_reason", F.expr(f"coalesce(dead_reason, '{names.LATE}')"))
+    rows = rows.selectExpr("*", f"{dead_letter_sql.message(side)} AS dead_message")
+    conditions = " AND ".join(f"({part})" for part in row_conditions(side, plan))
+    columns = [f"`{column_name(side.side, column.name)}`" for column in side.kept_columns]
+    contents = ", ".join(dead_letter_sql.letters(plan, side, bytes_max=bytes_max))
+    # The identity is the same when the record is read again.
+    identity = f"concat({quoted(side.side)}, '/', {position_column(side.side)}, '/', dead_reason)"
+    letter = f"struct({contents}, {identity} AS {ID}, cast(null AS TIMESTAMP) AS late_watermark)"
+    return rows.where(f"{IS_DEAD} OR ({conditions})").selectExpr(
+        *columns,
+        position_column(side.side),
+        f"CASE WHEN dead_reason IS NOT NULL THEN {letter} END AS {DEAD_LETTER}",
+        IS_DEAD,
+    )
+
+
+def _with_reason(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
+    """The rows with `dead_reason` and the columns of its message. No row is classified as late:
+    the join decides that."""
+    return rows.selectExpr(
+        "*", "false AS is_late", f"{quoted(WATERMARK)} AS late_watermark"
+    ).selectExpr(*dead_letter_sql.with_reason(plan, side))
+
+
+def _failing(rows: DataFrame, side: SidePlan, plan: JoinPlan, replay: Replay | None) -> DataFrame:
+    """The same rows. The query fails at the first bad record that the old query has not read.
+
+    Below the observed metrics, through which Spark pushes no filter: another filter could drop the
+    bad record.
+    """
+    message = as_sql(
+        BAD_RECORD,
+        side=quoted(side.side),
+        topic=dead_letter_sql.topic_of_record(side),
+        partition=f"`{column_name(side.side, 'record_partition')}`",
+        offset=f"`{column_name(side.side, 'record_offset')}`",
+        reason="dead_reason",
+        message=dead_letter_sql.message(side),
+    )
+    passes = fails_query("dead_reason", message)
+    if replay is not None:
+        passes = (
+            f"CASE WHEN {replay_sql.is_before_cut(replay, side.side)} THEN true ELSE {passes} END"
+        )
+    return _with_reason(rows, side, plan).where(passes).select(rows.columns)
+
+
+def with_window(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
+    """For tumbling windows: the end of the window as the watermark column.
+
+    Join state format 4 refuses window structs as keys. With the watermark on the window's end a
+    row is late, and leaves state, exactly when its window has ended.
+    """
+    if plan.window is None:
+        return rows
+    end = plan.window.end_sql(f"unix_millis(`{side.event_time_column}`)")
+    metadata = {WATERMARK_METADATA: milliseconds(side.watermark_delay)}
+    plain = [
+        F.col(f"`{name}`").alias(name, metadata={})
+        if name == side.event_time_column
+        else F.col(f"`{name}`")
+        for name in rows.columns
+    ]
+    return rows.select(
+        *plain,
+        F.expr(f"timestamp_millis({end})").alias(window_end_column(side.side), metadata=metadata),
+    )
+
+
+def deduplicated(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
+    """The rows without duplicates.
+
+    Spark's operator drops late rows and counts them, and stores the id of a row until the watermark
+    is `within` after the time of the row. It reads `within` from the metadata of the watermark
+    column.
+    """
+    if side.deduplication is None:
+        return rows
+    time = side.event_time_column if plan.window is None else window_end_column(side.side)
+    ids = list(id_columns(side))
+    # If an id is the event time, its column must not be a second watermark column.
+    metadata: dict[str, dict[str, int]] = {
+        time: {WATERMARK_METADATA: milliseconds(side.deduplication.within)},
+        **{name: {} for name in ids},
+    }
+    timed = [
+        F.col(f"`{name}`").alias(name, metadata=metadata[name])
+        if name in metadata
+        else F.col(f"`{name}`")
+        for name in rows.columns
+    ]
+    return rows.select(*timed).dropDuplicatesWithinWatermark(ids).drop(*ids)
