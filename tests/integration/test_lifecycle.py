@@ -18,7 +18,7 @@ from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import Pairs
 from tests.lineage_stub import LineageStub
 from tests.polling import wait_until
-from tests.processes import has_ended, name
+from tests.processes import command_line, has_ended, name
 from tests.unit.specs import changed
 from tests.wheel import ROOT, InstalledWheel
 
@@ -134,38 +134,6 @@ def test_resume_while_the_brokers_are_away_is_kept(
         job.wait_for_state("RESTARTING")
 
 
-def test_query_is_still_paused_after_its_jvm_was_killed_and_after_the_job_was_killed(
-    pairs: Pairs, tmp_path: Path
-) -> None:
-    pairs.create_topics()
-    with Job(pairs.spec(), tmp_path) as job:
-        job.wait_for_state("RUNNING")
-        job.ask("pause")
-        job.wait_for_state("PAUSED")
-        [jvm] = jvms(job)
-        jvm.kill()
-
-        def replaced() -> psutil.Process | None:
-            status = job.status()
-            paused = status is not None and status.state == "PAUSED"
-            others = [process for process in jvms(job) if process != jvm]
-            return others[0] if paused and others else None
-
-        successor = wait_until(replaced, START_SECONDS, "the query is paused in another JVM")
-        successor.suspend()  # it cannot end by itself: a JVM may hang in the libraries it unloads
-        job.kill()
-        wait_until(lambda: has_ended(successor), STOP_SECONDS, "the orphaned JVM has ended")
-
-        job.start()
-        job.wait_for_state("PAUSED")
-        answer = job.ask("validate", spec=pairs.spec(after="11 seconds"))["result"]
-        assert ["join.match_window.after"] == fields(answer["checkpoint_changes"])
-        pairs.produce(range(3))
-        job.ask("resume")
-        read_all(job, 3)
-    assert [0, 1, 2] == pairs.numbers()
-
-
 def test_stop_during_a_batch_completes_the_batch_and_repeats_nothing(
     pairs: Pairs, tmp_path: Path, jvm: SharedJvm
 ) -> None:
@@ -253,9 +221,16 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[LineageStub]:
         yield started
 
 
-def test_killed_jvm_is_replaced_and_every_line_of_the_log_is_json_on_request(
+def python_workers(job: Job) -> list[psutil.Process]:
+    """Spark starts them for Python code in a query, and keeps their daemon while the JVM runs."""
+    return [process for process in job.tree if "pyspark.daemon" in command_line(process)]
+
+
+def test_lost_jvm_is_replaced_while_the_query_runs_and_while_it_is_paused(
     pairs: Pairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: LineageStub
 ) -> None:
+    """On request every line of the log is JSON. The JVM ends with its driver, and the query is
+    still paused after that."""
     monkeypatch.setenv("STREAMJOIN_LOG_FORMAT", "json")
     pairs.create_topics()
     with Job(pairs.spec(), tmp_path) as job:
@@ -263,24 +238,53 @@ def test_killed_jvm_is_replaced_and_every_line_of_the_log_is_json_on_request(
         read_all(job, 3)
         [jvm] = jvms(job)
         assert maps_the_class_archive(jvm)
-        jvm.kill()
-
+        assert [] == python_workers(job)
+        # No memory for one more page: the JVM ends itself, or the system kills it.
+        used = jvm.memory_info().vms
+        jvm.rlimit(psutil.RLIMIT_AS, (used // 2, used // 2))
         pairs.produce(range(3, 6))
-        status = read_all(job, 6)
-        [successor] = jvms(job)
-        assert maps_the_class_archive(successor)
+        wait_for_end([jvm])
+
+        pairs.produce(range(6, 9))
+        status = read_all(job, 9)
+        [jvm] = jvms(job)
+        assert maps_the_class_archive(jvm)
         assert status.last_failure is not None
         assert "the JVM is gone" in status.last_failure.message
-        assert 0 == job.terminate()
+        events = ["START", "FAIL", "START"]
+        wait_until(lambda: endpoint.states == events, START_SECONDS, "the runs are reported")
+        first, failed, second = (event["run"]["runId"] for event in endpoint.events)
+        assert first == failed != second == status.run_id
+
+        job.ask("pause")
+        job.wait_for_state("PAUSED")
+        jvm.kill()
+
+        def replaced() -> psutil.Process | None:
+            status = job.status()
+            paused = status is not None and status.state == "PAUSED"
+            others = [process for process in jvms(job) if process != jvm]
+            return others[0] if paused and others else None
+
+        successor = wait_until(replaced, START_SECONDS, "the query is paused in another JVM")
+        successor.suspend()  # it cannot end by itself: a JVM may hang in the libraries it unloads
+        job.kill()
+        wait_for_end([successor])
         lines = [json.loads(line) for line in job.log.read_text().splitlines()]
-    assert list(range(6)) == sorted(set(pairs.numbers()))
+
+        job.start()
+        job.wait_for_state("PAUSED")
+        answer = job.ask("validate", spec=pairs.spec(after="11 seconds"))["result"]
+        assert ["join.match_window.after"] == fields(answer["checkpoint_changes"])
+        pairs.produce(range(9, 12))
+        job.ask("resume")
+        read_all(job, 12)
+        assert 0 == job.terminate()
+    assert ["START", "COMPLETE"] == endpoint.states[-2:]
+    assert list(range(12)) == sorted(set(pairs.numbers()))
     for line in lines:
         assert {"event", "level", "timestamp"} <= line.keys()
     assert "query_retried" in [line["event"] for line in lines]
-    assert ["START", "FAIL", "START", "COMPLETE"] == endpoint.states
-    [failed] = {event["run"]["runId"] for event in endpoint.events[:2]}
-    [completed] = {event["run"]["runId"] for event in endpoint.events[2:]}
-    assert failed != completed == status.run_id
 
 
 def test_job_waits_for_a_broker_that_is_down_at_the_start_or_later(
