@@ -21,7 +21,10 @@ from tests.semantics.changed_join import check_change
 from tests.semantics.join_cases import STATE_STORES, Case, Data, Idle, Restart
 from tests.semantics.planted_rules import WRONG_RULES
 
-CASES = 300
+CASES = 100
+FIRST_SEED = 78
+"""Of 1,803 transitions between lines of job/semantics and job/plan that cases 0 to 299 make,
+cases 78 to 177 make 1,799. `make differential` runs more cases."""
 CHANGES = 20
 SECONDS = 150
 """No case starts after this time; a slow machine runs fewer."""
@@ -33,7 +36,9 @@ T = 1_700_000_000_000
 def test_spark_and_the_specification_agree_on_generated_joins(spark: SparkSession):
     statistics = differential.Statistics()
 
-    differential.run_many(spark, CASES, seconds=SECONDS, statistics=statistics)
+    differential.run_many(
+        spark, CASES, first_seed=FIRST_SEED, seconds=SECONDS, statistics=statistics
+    )
 
     assert statistics.rows > 0
     assert statistics.duplicates > 0
