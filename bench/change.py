@@ -42,7 +42,7 @@ from job.errors import StreamjoinError
 from job.join_spec.engine import Engine
 from job.join_spec.output import Delivery
 from job.protocol.caller import call, running_job
-from job.protocol.control import Request
+from job.protocol.calls import Change, ChangePlan
 from job.protocol.status import JobStatus
 from job.waiting import wait_until
 
@@ -121,11 +121,9 @@ class Job:
 
     def request(self, spec: Path, state_partitions: int | None = None) -> None:
         """Let the running job make the change."""
-        change = Request(
-            call="change", by="bench", spec=spec.read_text(), state_partitions=state_partitions
-        )
-        call(self.socket, change.model_copy(update={"call": "change_plan"}))  # plans the spec
-        call(self.socket, change)
+        text = spec.read_text()
+        call(self.socket, ChangePlan(spec=text, state_partitions=state_partitions))
+        call(self.socket, Change(by="bench", spec=text, state_partitions=state_partitions))
 
     def command(self, *arguments: str | Path, state_partitions: int) -> None:
         program = Path(sys.executable).with_name("streamjoin")

@@ -23,7 +23,7 @@ def job_answers(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(ANSWER_SECONDS)
         connection.connect(str(path))
-        connection.sendall(json.dumps({"call": "status", "by": "health"}).encode() + b"\n")
+        connection.sendall(json.dumps({"call": "status"}).encode() + b"\n")
         json.loads(connection.makefile().readline())
 
 

@@ -7,20 +7,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import TypeVar
 
 import structlog
 from pydantic import BaseModel, ValidationError
 
 from job.errors import BusyError, ConflictError, JobUnavailableError, RequestError
-from job.join_spec.start_positions import StartPositions
-from job.protocol.control import CallError, Request, Response, Verb
+from job.protocol import calls
+from job.protocol.calls import Command, Read, Request
+from job.protocol.control import CallError, Response
 from job.protocol.status import JobStatus
 
 # A status takes 10 kB plus 100 bytes per topic partition, a past batch 4 kB.
 _RESPONSE_BYTES_MAX = 16 * 1024 * 1024
 # Calls for which the job reads its checkpoint with Spark, or plans a spec.
-_SLOW_CALLS = {"state", "state_count", "explain", "validate", "change_plan", "check_undo"}
+_SlowCall = calls.State | calls.Explain | calls.StateCount | calls.SpecCall | calls.CheckUndo
 
 Result = TypeVar("Result", bound=BaseModel)
 
@@ -42,46 +43,31 @@ class JobClient:
         Simultaneous callers share one call, so that many scrapes do not flood a job that hangs.
         """
         if self._status_call is None or self._status_call.done():
-            self._status_call = asyncio.create_task(self._status(Request(call="status")))
+            self._status_call = asyncio.create_task(self._status(calls.Status()))
         return await asyncio.shield(self._status_call)
 
-    async def read(self, request: Request, result: type[Result]) -> Result:
+    async def read(self, request: Read, result: type[Result]) -> Result:
         """The result, as a `result`. If this task is cancelled, the job cancels the call.
 
         Raises RequestError for an invalid request, BusyError or ConflictError if the job cannot
         execute it now, JobUnavailableError if the job does not answer.
         """
-        if request.call in _SLOW_CALLS:
+        if isinstance(request, _SlowCall):
             await self.status()  # detects a hung job within the shorter deadline
+        if isinstance(request, calls.SpecCall):
             request = request.model_copy(update={"within_seconds": self._slow_deadline_seconds})
         response = await self._call(request)
         with _same_version(self._path, request):
             return result.model_validate(response.result)
 
-    async def command(
-        self,
-        verb: Verb,
-        *,
-        by: str,
-        starts: StartPositions | None = None,
-        spec: str | None = None,
-        state_partitions: int | None = None,
-    ) -> JobStatus:
+    async def command(self, command: Command) -> JobStatus:
         """The status once the job has accepted the command.
 
         Raises ConflictError if the state of the query forbids the command.
         """
         not_after = datetime.now(UTC) + timedelta(seconds=self._deadline_seconds)
-        request = Request(
-            call=verb,
-            by=by,
-            starts=starts,
-            spec=spec,
-            state_partitions=state_partitions,
-            not_after=not_after,
-        )
         try:
-            return await self._status(request)
+            return await self._status(command.model_copy(update={"not_after": not_after}))
         finally:
             self._status_call = None  # later callers get a status after the command
 
@@ -108,9 +94,8 @@ class JobClient:
         return response
 
     async def _exchange(self, request: Request) -> Response:
-        seconds = (
-            self._slow_deadline_seconds if request.call in _SLOW_CALLS else self._deadline_seconds
-        )
+        is_slow = isinstance(request, _SlowCall)
+        seconds = self._slow_deadline_seconds if is_slow else self._deadline_seconds
         with _unavailability(self._path, seconds, request):
             async with asyncio.timeout(seconds):
                 line = await _send_line(self._path, request.model_dump_json().encode() + b"\n")
@@ -144,7 +129,7 @@ def _unavailability(path: Path, deadline_seconds: float, request: Request) -> It
         remedy = (
             "the call was cancelled; repeat it when the query has less load, "
             "or increase STREAMJOIN_LOOKUP_SECONDS"
-            if request.call in _SLOW_CALLS
+            if isinstance(request, _SlowCall)
             else "it hangs or is overloaded; check its log, or restart its process"
         )
         raise JobUnavailableError(
@@ -218,6 +203,6 @@ def _error(error: CallError) -> Exception:
 def _expiry_note(request: Request) -> str:
     """Note for a command without an answer: the job does not execute it later. Empty: the request
     is not a command."""
-    if request.call not in get_args(Verb):
+    if not isinstance(request, Command):
         return ""
     return f". If the job has not executed {request.call} yet, it will not: the command has expired"

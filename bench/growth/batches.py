@@ -10,7 +10,8 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 
 from bench.processes import Sample, peak_memory, spent
-from job.protocol.control import Request, Response
+from job.protocol.calls import Progress
+from job.protocol.control import Response
 from job.protocol.progress import BatchProgress
 from job.protocol.results import ProgressResult
 
@@ -89,7 +90,7 @@ class Batches:
 
     def look(self) -> None:
         """Query the job; one that does not answer is starting or busy."""
-        request = Request(call="progress").model_dump_json().encode() + b"\n"
+        request = Progress().model_dump_json().encode() + b"\n"
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(_ANSWER_SECONDS)
             # The path of a socket must be short; relative to this folder it is.

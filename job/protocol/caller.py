@@ -4,7 +4,8 @@ import socket
 from pathlib import Path
 
 from job.errors import JobUnavailableError
-from job.protocol.control import Request, Response
+from job.protocol.calls import Request, Status
+from job.protocol.control import Response
 from job.protocol.status import JobStatus
 
 _ANSWER_SECONDS = 10.0
@@ -13,7 +14,7 @@ _ANSWER_SECONDS = 10.0
 def running_job(path: Path) -> JobStatus | None:
     """The status of the job that serves on `path`. None: no job serves there."""
     try:
-        return call(path, Request(call="status", by="streamjoin")).status
+        return call(path, Status()).status
     except (FileNotFoundError, ConnectionError):
         return None
 

@@ -16,21 +16,14 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import Any, Literal, Protocol, cast, get_args
+from typing import Any, Protocol
 
 import structlog
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from job.errors import BusyError, ConflictError, ExpiredError, SetupError, StreamjoinError
-from job.join_spec.sides import Side
-from job.join_spec.start_positions import StartPositions
+from job.protocol.calls import Command, Read, Request
 from job.protocol.status import JobStatus
-
-Verb = Literal["pause", "resume", "stop", "restart", "reset", "change", "undo", "cancel"]
-ReadCall = Literal[
-    "plan", "progress", "failures", "state", "state_count", "explain", "validate", "change_plan",
-    "check_undo",
-]  # fmt: skip
 
 # A spec of 64 kB in which every byte is escaped.
 REQUEST_BYTES_MAX = 512 * 1024
@@ -41,48 +34,7 @@ _POLL_SECONDS = 0.05
 _SOCKET_PATH_BYTES_MAX = 107
 
 _log = structlog.get_logger()
-
-
-class StateRequest(BaseModel):
-    """Selects the state rows of one key."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    side: Side | None = None
-    """None: both sides, only allowed for `explain`."""
-    key: list[str]
-    """Key parts as text, in the order of the spec."""
-    limit: int
-    """Maximum number of rows per side."""
-
-
-class Request(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    call: Literal["status"] | Verb | ReadCall
-    by: str = "unknown"
-    """The caller, for the log."""
-    not_after: datetime | None = None
-    """A command read later than this is not executed: its caller already received an error, for
-    example because the job hung. Clock of the machine that job and service share. None: the
-    command does not expire."""
-    starts: StartPositions | None = None
-    """Required for `reset`."""
-    completes_interval: bool = False
-    """For `stop`: let the current interval of real-time mode end. Otherwise, with exactly-once
-    delivery, the next start repeats the interval."""
-    query_id: str | None = None
-    """For a command: the job refuses it if it runs another query. None: any query."""
-    state: StateRequest | None = None
-    """Required for `state` and `explain`."""
-    spec: str | None = None
-    """YAML of the spec. Required for `validate`, `change_plan` and `change`; the last one follows
-    `change_plan` with the same spec."""
-    state_partitions: int | None = None
-    """For `change_plan` and `change`: number of state partitions of the new query. None: as many
-    as the old query has."""
-    within_seconds: float = 30.0
-    """Time until the caller's deadline. For `validate` and `change_plan`."""
+_REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 
 
 class CallError(BaseModel):
@@ -104,7 +56,7 @@ class Response(BaseModel):
     status: JobStatus | None = None
     """The status after `status` or a command."""
     result: dict[str, Any] | None = None
-    """A model of results.py or a StateCount. None unless the call is a ReadCall."""
+    """A model of results.py or a StateCount. None after `status` and commands."""
     error: CallError | None = None
 
 
@@ -113,25 +65,15 @@ class CallHandler(Protocol):
 
     def status(self) -> JobStatus: ...
 
-    def command(
-        self,
-        verb: Verb,
-        by: str,
-        starts: StartPositions | None = None,
-        *,
-        completes_interval: bool = False,
-        spec: str | None = None,
-        state_partitions: int | None = None,
-        query_id: str | None = None,
-    ) -> None:
+    def command(self, command: Command) -> None:
         """Records the command and returns at once.
 
-        Raises ConflictError if the query's state does not allow `verb`, RequestError if `spec` is
-        invalid.
+        Raises ConflictError if the query's state does not allow the command, RequestError if its
+        spec is invalid.
         """
 
-    def read(self, request: Request, caller_gone: Event) -> BaseModel:
-        """The result of a ReadCall. May take long, and ends early once `caller_gone` is set.
+    def read(self, request: Read, caller_gone: Event) -> BaseModel:
+        """The result. May take long, and ends early once `caller_gone` is set.
 
         Raises StreamjoinError if there is no result.
         """
@@ -158,21 +100,15 @@ def control_socket(path: Path, handler: CallHandler) -> Iterator[None]:
 def respond(line: bytes, handler: CallHandler, caller_gone: Event) -> Response:
     """Executes one request line. `caller_gone` is set when the caller closes the connection."""
     try:
-        request = Request.model_validate_json(line)
+        request = _REQUEST.validate_json(line)
     except ValidationError as error:
         return Response(error=CallError(code="invalid_request", message=str(error)))
     try:
-        if request.call in get_args(ReadCall):
+        if isinstance(request, Read):
             return Response(result=handler.read(request, caller_gone).model_dump(mode="json"))
-        if request.call != "status":
+        if isinstance(request, Command):
             _check_not_expired(request, datetime.now(UTC))
-            handler.command(
-                *(cast("Verb", request.call), request.by, request.starts),
-                completes_interval=request.completes_interval,
-                spec=request.spec,
-                state_partitions=request.state_partitions,
-                query_id=request.query_id,
-            )
+            handler.command(request)
     except StreamjoinError as error:
         return Response(status=handler.status(), error=_call_error(error))
     except Exception as error:
@@ -183,12 +119,12 @@ def respond(line: bytes, handler: CallHandler, caller_gone: Event) -> Response:
     return Response(status=handler.status())
 
 
-def _check_not_expired(request: Request, now: datetime) -> None:
-    if request.not_after is not None and now > request.not_after:
-        late = (now - request.not_after).total_seconds()
-        _log.warning("command_expired", verb=request.call, by=request.by, late_seconds=late)
+def _check_not_expired(command: Command, now: datetime) -> None:
+    if command.not_after is not None and now > command.not_after:
+        late = (now - command.not_after).total_seconds()
+        _log.warning("command_expired", verb=command.call, by=command.by, late_seconds=late)
         raise ExpiredError(
-            f"{request.call} expired {late:.1f} s ago and was not executed: try again"
+            f"{command.call} expired {late:.1f} s ago and was not executed: try again"
         )
 
 

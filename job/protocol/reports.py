@@ -147,27 +147,33 @@ class ChangeReport(_Report):
     phase: str
     """`reading`, `taking_over` or `over`. Until `over`, results are kept back."""
     records: int
-    """Records that are read again. The counts of input records include them."""
+    """Records that are read again. `input_records` includes them."""
     records_left: int
     """Records of the replay that are not read yet."""
-    possibly_late_records: int = 0
-    """Records of the replay that may have been late in the old query, which is not detected: their
-    rows are joined."""
+    possibly_late_records: int
+    """Records of the replay of which the job cannot detect whether they were late in the old query.
+    Their rows are joined."""
 
 
 class ChangeRequestReport(_Report):
     """The last change of the join, or its undo, that was requested by a command."""
 
+    # The fields with a default are required in the description of the HTTP API.
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
+
     requested_by: str
+    """Client that sent the command."""
     requested_at: datetime
+    """Time of the command."""
     checkpoint: str | None
     """Checkpoint of the new query. Null: an undo was requested."""
     failed_at: datetime | None = None
-    """Null: the change has not failed. When it is made, the status is that of the new query."""
+    """Time of the failure; the previous query continues. Null while the request is pending."""
     error: str | None = None
+    """Reason if the change was not made."""
     waits_for: str | None = None
-    """What the change waits for, in words, with its progress. Null: it does not wait, and the old
-    query stops or has stopped."""
+    """What the change waits for, in words, with its progress. Until then the old query runs, and
+    pause, stop and restart cancel the change. Null: it does not wait."""
     repeated_interval: int | None = None
     """The change waits until the old query has repeated this interrupted interval. Null: it waits
     for no interval."""

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class _Value(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
 
 class QueryState(StrEnum):
@@ -48,9 +48,13 @@ class Phase(StrEnum):
 
 class Failure(_Value):
     code: str
+    """Stable name of the error."""
     message: str
+    """What failed, and the fix."""
     retryable: bool
+    """Whether the job retries by itself."""
     at: datetime
+    """Time of the failure."""
 
 
 class JobStatus(_Value):

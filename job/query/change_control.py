@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from threading import Event
 
-from job.protocol.control import Verb
+from job.protocol.calls import ChangePlan, Verb
 from job.protocol.results import ChangePlanResult, UndoResult
 from job.protocol.status import JobStatus, Phase
 from job.query.requested_change import RequestedChange
@@ -25,13 +25,11 @@ class ChangeControl:
         self._resources = resources
         self._status = status
 
-    def plan(
-        self, spec: str, state_partitions: int | None, caller_gone: Event, *, within_seconds: float
-    ) -> ChangePlanResult:
+    def plan(self, request: ChangePlan, caller_gone: Event) -> ChangePlanResult:
         """The plan of a change at this moment. Raises StreamjoinError if the change is refused."""
         self._check_allowed("change")
-        sent = self._change.planned(spec, caller_gone, within_seconds=within_seconds)
-        return self._change.plan(sent, state_partitions, self._resources, self._status())
+        sent = self._change.planned(request, caller_gone)
+        return self._change.plan(sent, request.state_partitions, self._resources, self._status())
 
     def check_undo(self) -> UndoResult:
         """Raises StreamjoinError if the last change cannot be undone at this moment."""

@@ -39,7 +39,7 @@ from job.kafka.preflight import check_topics
 from job.kafka.security import KafkaAccess, kafka_access, librdkafka_settings
 from job.plan.plan import JoinPlan
 from job.protocol.caller import call
-from job.protocol.control import Request
+from job.protocol.calls import Resume, Stop
 from job.protocol.status import JobStatus, QueryState
 from job.query.old_query import (
     POLL_SECONDS,
@@ -342,25 +342,23 @@ def _stopped_job(plan: JoinPlan, checkpoint: Checkpoint, settings: JobSettings) 
     job = job_of(plan, settings)
     if job is not None and job.state is not QueryState.STOPPED:
         check_same_query(job, checkpoint)
-    command = Request(call="stop", by="streamjoin change", query_id=checkpoint.query_id)
+    by, query_id = "streamjoin change", checkpoint.query_id
     try:
-        _stop_job(job, plan, settings, command)
+        _stop_job(job, plan, settings, Stop(by=by, query_id=query_id, completes_interval=True))
         yield
     except BaseException:
         if job is not None and job.state in RUNNING:
             with suppress(StreamjoinError, OSError):  # the job may have ended
-                call(settings.socket, command.model_copy(update={"call": "resume"}))
+                call(settings.socket, Resume(by=by, query_id=query_id))
         raise
 
 
-def _stop_job(
-    job: JobStatus | None, plan: JoinPlan, settings: JobSettings, command: Request
-) -> None:
+def _stop_job(job: JobStatus | None, plan: JoinPlan, settings: JobSettings, stop: Stop) -> None:
     """Stop the query of a job. `job`: its status. None: no job runs."""
     if job is None or job.state is QueryState.STOPPED:
         return
     with suppress(OSError):  # the job has ended since
-        call(settings.socket, command.model_copy(update={"completes_interval": True}))
+        call(settings.socket, stop)
 
     def has_stopped() -> bool:
         now = job_of(plan, settings)

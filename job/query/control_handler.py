@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event
 
@@ -21,20 +21,17 @@ from job.errors import (
     TopicError,
 )
 from job.join_spec.sides import SIDES, Side
-from job.join_spec.start_positions import StartPositions
 from job.kafka.broker_watch import BrokerWatch
 from job.plan.plan import JoinPlan
 from job.plan.validation import ValidationRequest
-from job.protocol.control import Request, StateRequest, Verb
+from job.protocol import calls
 from job.protocol.reports import StateCount
 from job.protocol.results import (
-    ChangePlanResult,
     FailuresResult,
     KeyExplanation,
     KeyRows,
     PlanResult,
     ProgressResult,
-    UndoResult,
     ValidationResult,
 )
 from job.protocol.status import JobStatus, QueryState
@@ -92,52 +89,37 @@ class ControlHandler:
             }
         )
 
-    def command(
-        self,
-        verb: Verb,
-        by: str,
-        starts: StartPositions | None = None,
-        *,
-        completes_interval: bool = False,
-        spec: str | None = None,
-        state_partitions: int | None = None,
-        query_id: str | None = None,
-    ) -> None:
-        if (starts is None) == (verb == "reset"):
-            raise RequestError("`starts` is required for reset, and not allowed for other commands")
-        if (spec is None) == (verb == "change"):
-            raise RequestError("`spec` is required for change, and not allowed for other commands")
+    def command(self, command: calls.Command) -> None:
         with _refused_changes():
-            self._engine.command(
-                *(verb, by, starts),
-                completes_interval=completes_interval,
-                spec=spec,
-                state_partitions=state_partitions,
-                query_id=query_id,
-            )
+            self._engine.command(command)
 
-    def read(self, request: Request, caller_gone: Event) -> BaseModel:
-        calls: dict[str, Callable[[], BaseModel]] = {
-            "plan": lambda: self._plan_result,
-            "progress": lambda: ProgressResult(batches=self._stats.batches),
-            "failures": lambda: FailuresResult(failures=self._stats.failures),
-            "state": lambda: self._state_rows(_state_request(request), caller_gone),
-            "state_count": lambda: self._count_on_request(caller_gone),
-            "explain": lambda: self._explain(_state_request(request), caller_gone),
-            "validate": lambda: self._validate(request, caller_gone),
-            "change_plan": lambda: self._change_plan(request, caller_gone),
-            "check_undo": self._check_undo,
-        }
-        return calls[request.call]()
-
-    def _state_rows(self, request: StateRequest, caller_gone: Event) -> KeyRows:
-        if request.side is None:
-            raise RequestError("`side` is required: left or right")
-        with self._lookups.turn(caller_gone):
-            return self._read_rows((request.side,), request, caller_gone)[0]
+    def read(self, request: calls.Read, caller_gone: Event) -> BaseModel:
+        match request:
+            case calls.Plan():
+                return self._plan_result
+            case calls.Progress():
+                return ProgressResult(batches=self._stats.batches)
+            case calls.Failures():
+                return FailuresResult(failures=self._stats.failures)
+            case calls.State():
+                with self._lookups.turn(caller_gone):
+                    return self._read_rows((request.side,), request, caller_gone)[0]
+            case calls.Explain():
+                return self._explain(request, caller_gone)
+            case calls.StateCount():
+                with self._lookups.turn(caller_gone):
+                    return self._count_rows(caller_gone)
+            case calls.Validate():
+                return self._validate(request, caller_gone)
+            case calls.ChangePlan():
+                with _refused_changes():
+                    return self._engine.change_control.plan(request, caller_gone)
+            case calls.CheckUndo():
+                with _refused_changes():
+                    return self._engine.change_control.check_undo()
 
     def _read_rows(
-        self, sides: tuple[Side, ...], request: StateRequest, cancel: Event
+        self, sides: tuple[Side, ...], request: calls.State | calls.Explain, cancel: Event
     ) -> list[KeyRows]:
         """Rows of all `sides` after the same batch."""
         reader, batch_id = self._engine.state_reader()
@@ -146,34 +128,19 @@ class ControlHandler:
             for side in sides
         ]
 
-    def _explain(self, request: StateRequest, caller_gone: Event) -> KeyExplanation:
+    def _explain(self, request: calls.Explain, caller_gone: Event) -> KeyExplanation:
         with self._lookups.turn(caller_gone):
             left, right = self._read_rows(SIDES, request, caller_gone)
         sentences = explain_key(self._plan, self.status(), left, right)
         return KeyExplanation(sentences=sentences, left=left, right=right)
 
-    def _validate(self, request: Request, caller_gone: Event) -> ValidationResult:
+    def _validate(self, request: calls.Validate, caller_gone: Event) -> ValidationResult:
         spec = ValidationRequest(
-            spec=request.spec or "",
+            spec=request.spec,
             state_partitions=self._plan.state_partitions,
             frozen=self._engine.frozen,
         )
         return self._specs.validate(spec, caller_gone, within_seconds=request.within_seconds)
-
-    def _change_plan(self, request: Request, caller_gone: Event) -> ChangePlanResult:
-        with _refused_changes():
-            return self._engine.change_control.plan(
-                *(request.spec or "", request.state_partitions, caller_gone),
-                within_seconds=request.within_seconds,
-            )
-
-    def _check_undo(self) -> UndoResult:
-        with _refused_changes():
-            return self._engine.change_control.check_undo()
-
-    def _count_on_request(self, caller_gone: Event) -> StateCount:
-        with self._lookups.turn(caller_gone):
-            return self._count_rows(caller_gone)
 
     def _count_in_background(self) -> StateCount:
         """Raises CancelledError as soon as a requested lookup arrives."""
@@ -221,9 +188,3 @@ def _refused_changes() -> Iterator[None]:
         raise RequestError(str(error)) from error
     except (CheckpointError, RetentionError, SecurityError, TopicError) as error:
         raise ConflictError(str(error), allowed=[]) from error
-
-
-def _state_request(request: Request) -> StateRequest:
-    if request.state is None:
-        raise RequestError("`state` with its `key` is required")
-    return request.state

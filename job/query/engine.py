@@ -17,13 +17,12 @@ from job.delivery.sink import RunningQuery
 from job.errors import CheckpointInUseError, ConflictError, SetupError, StreamjoinError
 from job.join_spec.durations import milliseconds
 from job.join_spec.sides import SIDES
-from job.join_spec.start_positions import StartPositions
 from job.kafka.preflight import check_topics
 from job.kafka.security import KafkaAccess, kafka_access
 from job.kafka.topic_ids import TopicIdentity
 from job.lineage.reports import Outcome, RunReports
 from job.plan.plan import JoinPlan
-from job.protocol.control import Verb
+from job.protocol import calls
 from job.protocol.status import JobStatus, QueryState
 from job.query.change_control import ChangeControl
 from job.query.failed_run import failure_of_run
@@ -37,7 +36,6 @@ from job.query.start import QueryStarter
 from job.query.state_lookup import state_reader
 from job.query.state_machine import StateMachine
 from job.query.stats import QueryStats
-from job.query.verbs import CHANGES
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.between_batches import pause_between_batches, stop_at_once, stop_gracefully
@@ -108,30 +106,20 @@ class Engine:
         """Finish the current batch and return from `run`. May be called from a signal handler."""
         self._machine.end_job()
 
-    def command(
-        self,
-        verb: Verb,
-        by: str,
-        starts: StartPositions | None = None,
-        *,
-        completes_interval: bool = False,
-        spec: str | None = None,
-        state_partitions: int | None = None,
-        query_id: str | None = None,
-    ) -> None:
-        with self._machine.accept(verb, by, completes_interval=completes_interval):
-            if query_id not in {None, self._query_id}:
+    def command(self, command: calls.Command) -> None:
+        with self._machine.accept(command):
+            if command.query_id not in {None, self._query_id}:
                 raise ConflictError(
-                    f"the job does not run query {query_id}: it runs another query, or has not "
-                    "read its checkpoint yet. Check OLD_SPEC, then repeat the command",
+                    f"the job does not run query {command.query_id}: it runs another query, or has "
+                    "not read its checkpoint yet. Check OLD_SPEC, then repeat the command",
                     allowed=[],
                 )
-            self._change.before_command(verb, by)
-            if starts is not None:
-                self._reset.request(by, starts)
-            if verb in CHANGES:
-                self._machine.check_nothing_pending(verb)
-                self._change.request(by, spec, state_partitions)
+            self._change.before_command(command)
+            if isinstance(command, calls.Reset):
+                self._reset.request(command)
+            if isinstance(command, calls.Change | calls.Undo):
+                self._machine.check_nothing_pending(command.call)
+                self._change.request(command)
 
     def status(self) -> JobStatus:
         last = self._stats.last_batch

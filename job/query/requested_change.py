@@ -25,7 +25,7 @@ from job.checkpoint.cli import leased
 from job.errors import BusyError, RequestError
 from job.join_spec.spec import spec_from_yaml
 from job.join_spec.variables import variables_hidden, variables_of
-from job.protocol.control import Verb
+from job.protocol.calls import Change, ChangePlan, Command, Resume, Undo, Verb
 from job.protocol.reports import ChangeRequestReport
 from job.protocol.results import ChangePlanResult, UndoResult
 from job.protocol.status import JobStatus, Phase
@@ -108,50 +108,50 @@ class RequestedChange:
         """Raises ConflictError if a change that waits, or is made, forbids `verb`."""
         check_during_change(verb, waits=self.is_waiting, is_made=self.is_requested)
 
-    def before_command(self, verb: Verb, by: str) -> None:
+    def before_command(self, command: Command) -> None:
         """Called before a command takes effect. Cancels a change that waits, except for `resume`.
         Raises ConflictError as `check_allowed`."""
-        self.check_allowed(verb)
-        if verb != "resume" and (waiting := self._waiting) is not None:
-            _log.info("change_cancelled", verb=verb, by=by)
-            self._end(waiting, f"{verb} of {by} has cancelled the change while it waited")
+        self.check_allowed(command.call)
+        if not isinstance(command, Resume) and (waiting := self._waiting) is not None:
+            _log.info("change_cancelled", verb=command.call, by=command.by)
+            error = f"{command.call} of {command.by} has cancelled the change while it waited"
+            self._end(waiting, error)
 
-    def planned(self, text: str, caller_gone: Event, *, within_seconds: float) -> PlannedSpec:
-        """The spec `text` with its plan, from another process. `request` with this text follows.
+    def planned(self, request: ChangePlan, caller_gone: Event) -> PlannedSpec:
+        """The spec with its plan, from another process. A `Change` with this spec follows.
 
         Raises SpecError if the spec is invalid, and StreamjoinError as `SpecProcess.plan`.
         """
-        request = PlanRequest(
-            text,
+        plan_request = PlanRequest(
+            request.spec,
             self._running.written,
             variables_of(self._running.written.text, os.environ),
             self._settings.partitions_of_new_state,
         )
-        with self._secrets_hidden(text):
-            planned = self._specs.plan(request, caller_gone, within_seconds=within_seconds)
+        with self._secrets_hidden(request.spec):
+            planned = self._specs.plan(
+                plan_request, caller_gone, within_seconds=request.within_seconds
+            )
         self._last_planned = planned
         return planned
 
-    def request(self, by: str, text: str | None, state_partitions: int | None) -> None:
-        """`text`: YAML of the new spec. None: undo the last change. `state_partitions`: number for
-        the new query. None: as many as the old query has.
-
-        Raises BusyError if the text is not that of the last call of `planned`, RequestError if the
-        number is invalid. Parses nothing: the caller holds a lock.
+    def request(self, command: Change | Undo) -> None:
+        """Raises BusyError if the spec is not that of the last call of `planned`, RequestError if
+        the number of state partitions is invalid. Parses nothing: the caller holds a lock.
         """
-        if text is None:
-            self._report.begin(by, None)
+        if isinstance(command, Undo):
+            self._report.begin(command.by, None)
             self._requested = self._undo
             return
-        self._check_state_partitions(state_partitions)
+        self._check_state_partitions(command.state_partitions)
         sent = self._last_planned
-        if sent is None or sent.written.text != text:
+        if sent is None or sent.written.text != command.spec:
             raise BusyError(
                 "the spec is not the one that was planned last: repeat the call",
                 retry_after_seconds=1,
             )
-        self._report.begin(by, sent.plan.checkpoint)
-        self._waiting = _WaitingChange(sent, state_partitions)
+        self._report.begin(command.by, sent.plan.checkpoint)
+        self._waiting = _WaitingChange(sent, command.state_partitions)
 
     def check_undo(self, resources: Resources) -> UndoResult:
         """Raises ConflictError if the change cannot be undone at this moment. The query may run."""

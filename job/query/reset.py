@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 import structlog
 
 from job.errors import ConflictError
-from job.join_spec.start_positions import StartPositions, with_all_partitions
+from job.join_spec.start_positions import with_all_partitions
 from job.plan.plan import JoinPlan
+from job.protocol import calls
 from job.protocol.reports import ResetReport
 from job.query.runtime import Resources
 from job.redaction import Redaction
@@ -37,14 +38,16 @@ class Reset:
     def is_requested(self) -> bool:
         return self.report is not None and self.report.completed_at is None
 
-    def request(self, by: str, starts: StartPositions) -> None:
+    def request(self, command: calls.Reset) -> None:
         """Raises ConflictError if a reset is running."""
         if self.is_requested:
             raise ConflictError(
                 "another reset is running: try again once it is completed",
                 allowed=["stop", "resume"],
             )
-        self.report = ResetReport(requested_by=by, requested_at=datetime.now(UTC), starts=starts)
+        self.report = ResetReport(
+            requested_by=command.by, requested_at=datetime.now(UTC), starts=command.starts
+        )
 
     def execute(self) -> None:
         """Move the checkpoint. An error is written into the report and not raised."""

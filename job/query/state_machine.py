@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 import structlog
 
 from job.errors import ConflictError
-from job.protocol.control import Verb
+from job.protocol.calls import Command, Stop, Verb
 from job.protocol.status import QueryState
 from job.query.verbs import ALLOWED, DESIRED, IN_A_CHANGE, check_allowed
 
@@ -38,18 +38,19 @@ class StateMachine:
         self.job_is_ending = False
 
     @contextmanager
-    def accept(self, verb: Verb, by: str, *, completes_interval: bool = False) -> Iterator[None]:
-        """Set the desired state of `verb` after the body of the context, unless it raises.
+    def accept(self, command: Command) -> Iterator[None]:
+        """Set the desired state of the command after the body of the context, unless it raises.
 
-        Raises ConflictError if the state does not allow `verb`.
+        Raises ConflictError if the state does not allow the command.
         """
+        verb = command.call
         with self._changed:
             check_allowed(verb, self.state)
             yield
-            _log.info("command", verb=verb, by=by, state=self.state.value)
+            _log.info("command", verb=verb, by=command.by, state=self.state.value)
             self.desired_before, self.desired = self.desired, DESIRED[verb]
             self.restart_requested = verb == "restart"
-            self.completes_interval = completes_interval
+            self.completes_interval = isinstance(command, Stop) and command.completes_interval
             if self.state is QueryState.FAILED and self.desired is QueryState.RUNNING:
                 # A client that reads FAILED after this command must have read a new failure.
                 self.become(QueryState.RESTARTING)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from job.errors import ConflictError
-from job.protocol.control import Verb
+from job.protocol.calls import Verb
 from job.protocol.status import QueryState
 
 # A verb without effect is allowed: commands may be repeated.

@@ -5,9 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from job.join_spec.start_positions import StartPositions
-from job.protocol.control import Request as JobRequest
-from job.protocol.control import Verb
+from job.protocol import calls
 from job.protocol.results import ChangePlanResult, UndoResult
 from job.settings import STATE_PARTITIONS_MAX
 from service.access import Controller, ControlRoute
@@ -37,25 +35,25 @@ async def pause(job: Job, by: Controller) -> QueryView:
     running interval, which the next start repeats. Idempotent, and persisted across crashes, as are
     `resume` and `stop`.
     """
-    return await _send(job, "pause", by)
+    return await _send(job, calls.Pause(by=by))
 
 
 @control.put("/resume", status_code=HTTPStatus.ACCEPTED)
 async def resume(job: Job, by: Controller) -> QueryView:
     """Continue a paused or stopped query from its checkpoint."""
-    return await _send(job, "resume", by)
+    return await _send(job, calls.Resume(by=by))
 
 
 @control.put("/stop", status_code=HTTPStatus.ACCEPTED)
 async def stop(job: Job, by: Controller) -> QueryView:
     """Finish the running batch, then end Spark and its JVM. The job stays up and can be resumed."""
-    return await _send(job, "stop", by)
+    return await _send(job, calls.Stop(by=by))
 
 
 @control.post("/restart", status_code=HTTPStatus.ACCEPTED)
 async def restart(job: Job, by: Controller) -> QueryView:
     """Restart the query from the same checkpoint, also after a failure."""
-    return await _send(job, "restart", by)
+    return await _send(job, calls.Restart(by=by))
 
 
 @control.post("/reset", status_code=HTTPStatus.ACCEPTED)
@@ -67,7 +65,7 @@ async def reset(body: ResetRequest, job: Job, by: Controller) -> QueryView:
     """
     status = await job.status()
     confirm(body.confirm, status)
-    return await _send(job, "reset", by, body.starts)
+    return await _send(job, calls.Reset(by=by, starts=body.starts))
 
 
 @control.patch("/offsets", status_code=HTTPStatus.ACCEPTED)
@@ -80,7 +78,7 @@ async def alter_offsets(body: OffsetsRequest, job: Job, by: Controller) -> Query
     """
     status = await job.status()
     confirm(body.confirm, status)
-    return await _send(job, "reset", by, new_offsets(body, status))
+    return await _send(job, calls.Reset(by=by, starts=new_offsets(body, status)))
 
 
 @control.post(
@@ -123,12 +121,12 @@ async def change(
     new query. Without `state_partitions`, the number of state partitions does not change.
     """
     spec = await spec_in_body(request)
-    plan = JobRequest(call="change_plan", spec=spec, state_partitions=state_partitions)
+    plan = calls.ChangePlan(spec=spec, state_partitions=state_partitions)
     made = await job.read(plan, ChangePlanResult)
     if dry_run:
         response.status_code = HTTPStatus.OK
     else:
-        await job.command("change", by=by, spec=spec, state_partitions=state_partitions)
+        await job.command(calls.Change(by=by, spec=spec, state_partitions=state_partitions))
     return made
 
 
@@ -136,7 +134,7 @@ async def change(
 async def cancel_change(job: Job, by: Controller) -> QueryView:
     """Cancel the change that waits; the query continues. Refused if no change waits: a change for
     which the query stops cannot be cancelled, but undone. `last_change` contains the result."""
-    return await _send(job, "cancel", by)
+    return await _send(job, calls.Cancel(by=by))
 
 
 @control.post("/change/undo", status_code=HTTPStatus.ACCEPTED)
@@ -148,9 +146,9 @@ async def undo(job: Job, by: Controller) -> QueryView:
     `last_change` in GET /v1/query has the error. While the query is STOPPED, the job checks only
     after the call whether the new query has delivered something.
     """
-    await job.read(JobRequest(call="check_undo"), UndoResult)
-    return await _send(job, "undo", by)
+    await job.read(calls.CheckUndo(), UndoResult)
+    return await _send(job, calls.Undo(by=by))
 
 
-async def _send(job: Job, verb: Verb, by: str, starts: StartPositions | None = None) -> QueryView:
-    return QueryView.of(await job.command(verb, by=by, starts=starts), now())
+async def _send(job: Job, command: calls.Command) -> QueryView:
+    return QueryView.of(await job.command(command), now())

@@ -4,12 +4,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 
-from job.protocol.control import Request as JobRequest
+from job.protocol import calls
 from job.protocol.results import FailuresResult, PlanResult, ProgressResult
 from service.access import authorize_read
 from service.routes.dependencies import DENIED, Job, now, problems
 from service.schemas.offsets import OffsetsView
-from service.schemas.progress import FailuresView, ProgressView
+from service.schemas.progress import ProgressView
 from service.schemas.query import PlanView, QueryView
 
 query = APIRouter(
@@ -30,14 +30,14 @@ async def query_state(job: Job) -> QueryView:
 @query.get("/plan")
 async def plan(job: Job) -> PlanView:
     """The plan as text and as JSON."""
-    result = await job.read(JobRequest(call="plan"), PlanResult)
+    result = await job.read(calls.Plan(), PlanResult)
     return PlanView(text=result.text, facts=result.facts)
 
 
 @query.get("/spec")
 async def spec(job: Job) -> dict[str, Any]:
     """The running spec without its secrets."""
-    return (await job.read(JobRequest(call="plan"), PlanResult)).spec
+    return (await job.read(calls.Plan(), PlanResult)).spec
 
 
 @query.get("/progress")
@@ -46,15 +46,14 @@ async def progress(
     last: Annotated[int, Query(ge=1, le=100, description="Number of batches.")] = 20,
 ) -> ProgressView:
     """The last batches, oldest first."""
-    result = await job.read(JobRequest(call="progress"), ProgressResult)
+    result = await job.read(calls.Progress(), ProgressResult)
     return ProgressView.of(result.batches[-last:])
 
 
 @query.get("/failures")
-async def failures(job: Job) -> FailuresView:
+async def failures(job: Job) -> FailuresResult:
     """The last 20 failures since the job started, oldest first."""
-    result = await job.read(JobRequest(call="failures"), FailuresResult)
-    return FailuresView.of(result.failures)
+    return await job.read(calls.Failures(), FailuresResult)
 
 
 @query.get("/offsets")

@@ -8,8 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request
 
 from job.join_spec.sides import Side
-from job.protocol.control import Request as JobRequest
-from job.protocol.control import StateRequest
+from job.protocol import calls
 from job.protocol.reports import StateCount
 from job.protocol.results import KeyExplanation, KeyRows
 from service.access import authorize_read
@@ -45,7 +44,7 @@ Limit = Annotated[int, Query(ge=1, le=_ROWS_MAX, description="Maximum rows per s
 @state.get("/state")
 async def state_count(request: Request, job: Job) -> StateCount:
     """Rows in join state, counted by side and state partition."""
-    count = job.read(JobRequest(call="state_count"), StateCount)
+    count = job.read(calls.StateCount(), StateCount)
     return await while_connected(request, count)
 
 
@@ -54,12 +53,12 @@ async def state_rows(
     request: Request, job: Job, side: Side, key: Key, limit: Limit = 20
 ) -> KeyRows:
     """Rows of one key in join state, as of the last batch."""
-    lookup = JobRequest(call="state", state=StateRequest(side=side, key=key, limit=limit))
+    lookup = calls.State(side=side, key=key, limit=limit)
     return await while_connected(request, job.read(lookup, KeyRows))
 
 
 @state.get("/explain")
 async def explain(request: Request, job: Job, key: Key, limit: Limit = 20) -> KeyExplanation:
     """Why a row was not emitted, in words, with the rows of its key on both sides."""
-    lookup = JobRequest(call="explain", state=StateRequest(key=key, limit=limit))
+    lookup = calls.Explain(key=key, limit=limit)
     return await while_connected(request, job.read(lookup, KeyExplanation))

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, HTTPException, Request
 from pydantic import ValidationError
 
 from job.errors import RequestError
-from job.protocol.control import Request as JobRequest
+from job.protocol import calls
 from job.protocol.results import ValidationResult
 from service.access import authorize_read
 from service.routes.dependencies import DENIED, Job, problems, while_connected
@@ -56,7 +56,7 @@ async def validate(request: Request, job: Job) -> ValidationResult:
     time, for at most 20 s each, in a separate process with limits of CPU time and memory. It starts
     with the first call, and ends after ten minutes without a call.
     """
-    validate_spec = JobRequest(call="validate", spec=await spec_in_body(request))
+    validate_spec = calls.Validate(spec=await spec_in_body(request))
     return await while_connected(request, job.read(validate_spec, ValidationResult))
 
 

@@ -1,12 +1,12 @@
-"""Past batches and failures: GET /v1/query/progress and /failures."""
+"""Past batches: GET /v1/query/progress."""
 
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Self
 
 from job.protocol.progress import BatchProgress, SideProgress
-from job.protocol.status import Failure, utc_time
-from service.schemas.query import BatchView, FailureView
+from job.protocol.status import utc_time
+from service.schemas.query import BatchView
 from service.schemas.view import View
 
 
@@ -68,12 +68,3 @@ class ProgressView(View):
     @classmethod
     def of(cls, batches: Iterable[BatchProgress]) -> Self:
         return cls(batches=[PastBatchView.of(batch) for batch in batches])
-
-
-class FailuresView(View):
-    failures: list[FailureView]
-    """The last failures, oldest first."""
-
-    @classmethod
-    def of(cls, failures: Iterable[Failure]) -> Self:
-        return cls(failures=[FailureView.of(failure) for failure in failures])

@@ -73,49 +73,6 @@ class ResetView(View):
         return cls(**fields, left=report.starts.left, right=report.starts.right)
 
 
-class ChangeRequestView(View):
-    requested_by: str
-    """Client that sent the command."""
-    requested_at: datetime
-    """Time of the command."""
-    checkpoint: str | None
-    """Checkpoint of the new query. Null: an undo was requested."""
-    failed_at: datetime | None
-    """Time of the failure; the previous query continues. Null while the request is pending."""
-    error: str | None
-    """Reason if the change was not made."""
-    waits_for: str | None
-    """What the change waits for, in words, with its progress. Until then the old query runs, and
-    pause, stop and restart cancel the change. Null: it does not wait."""
-    repeated_interval: int | None
-    """The change waits until the old query has repeated this interrupted interval. Null: it waits
-    for no interval."""
-    records_left: int | None
-    """Records that the old query has not repeated yet. Null: not known, or none."""
-
-    @classmethod
-    def of(cls, report: ChangeRequestReport) -> Self:
-        return cls(**report.model_dump())
-
-
-class ChangeView(View):
-    old_checkpoint: str
-    """Checkpoint of the query that this one replaces."""
-    phase: str
-    """`reading`, `taking_over` or `over`. Until `over`, results are kept back."""
-    records: int
-    """Records that are read again. `input_records` includes them."""
-    records_left: int
-    """Records of the replay that are not read yet."""
-    possibly_late_records: int
-    """Records of the replay of which the job cannot detect whether they were late in the old query.
-    Their rows are joined."""
-
-    @classmethod
-    def of(cls, report: ChangeReport) -> Self:
-        return cls(**report.model_dump())
-
-
 class SideView(View):
     topic: str | None
     """Topic of the side, or its topics separated by commas."""
@@ -179,21 +136,6 @@ class SideView(View):
         )
 
 
-class FailureView(View):
-    code: str
-    """Stable name of the error."""
-    message: str
-    """What failed, and the fix."""
-    retryable: bool
-    """Whether the job retries by itself."""
-    at: datetime
-    """Time of the failure."""
-
-    @classmethod
-    def of(cls, failure: Failure) -> Self:
-        return cls(**{name: getattr(failure, name) for name in cls.model_fields})
-
-
 class QueryView(View):
     name: str
     """Name of the query, as in the spec."""
@@ -240,12 +182,12 @@ class QueryView(View):
     """Answer of the brokers to the job's last poll; null before the first poll."""
     last_reset: ResetView | None
     """The last reset or change of offsets."""
-    last_change: ChangeRequestView | None
+    last_change: ChangeRequestReport | None
     """The last requested change of the join, or its undo, while it is pending or if it was not
     made, also in an earlier run of the job. Null: none was requested."""
-    change: ChangeView | None
+    change: ChangeReport | None
     """Replay after a change of the join. Null: the query replaces no other query."""
-    last_failure: FailureView | None
+    last_failure: Failure | None
     """The last failure since the job started."""
 
     @classmethod
@@ -273,9 +215,9 @@ class QueryView(View):
             state_counted_at=status.state_count.counted_at if status.state_count else None,
             brokers=BrokersView.of(status.brokers, now) if status.brokers else None,
             last_reset=ResetView.of(status.last_reset) if status.last_reset else None,
-            last_change=ChangeRequestView.of(status.last_change) if status.last_change else None,
-            change=ChangeView.of(status.change) if status.change else None,
-            last_failure=FailureView.of(status.last_failure) if status.last_failure else None,
+            last_change=status.last_change,
+            change=status.change,
+            last_failure=status.last_failure,
         )
 
 

@@ -196,7 +196,7 @@ class Job:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(STOP_SECONDS)
             connection.connect(str(self.socket))
-            request = json.dumps({"call": call, "by": "test", **arguments})
+            request = json.dumps({"call": call, **arguments})
             connection.sendall(request.encode() + b"\n")
             answer: dict[str, Any] = json.loads(connection.makefile().readline())
             return answer

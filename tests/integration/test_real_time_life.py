@@ -133,7 +133,7 @@ def wait_for_another_run(job: Job, run_id: str | None) -> None:
 
 def state_rows(job: Job, key: str) -> Any:
     """The left rows of the key in state, as of the last interval that ended."""
-    return job.ask("state", state={"side": "left", "key": [key], "limit": 10})["result"]["rows"]
+    return job.ask("state", side="left", key=[key], limit=10)["result"]["rows"]
 
 
 def failed_checks(output: str) -> list[str]:
@@ -225,7 +225,7 @@ def test_dead_letters_idle_sides_state_and_checkpoint(
         )
         assert {"right": True} == job.wait_for(lambda status: status.idle, "idle sides").idle
         job.wait_for(lambda _: state_rows(job, "last"), "the row is committed")
-        explained = job.ask("explain", state={"key": ["last"], "limit": 10})["result"]
+        explained = job.ask("explain", key=["last"], limit=10)["result"]
         assert 0 == job.terminate()
     assert before + Counter(unmatched) == topics.results()
     assert 1 == len(explained["left"]["rows"])

@@ -27,7 +27,7 @@ def pairs(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) 
 
 def look_up(job: Job, side: str, *key: str) -> dict[str, Any]:
     """Also right after another lookup: each waits for its turn, none is refused as busy."""
-    return job.ask("state", state={"side": side, "key": key, "limit": 10})
+    return job.ask("state", side=side, key=key, limit=10)
 
 
 def wait_for_reset(job: Job) -> ResetReport:
@@ -131,7 +131,7 @@ def test_reset_keeps_the_old_checkpoint_and_reads_from_the_start_positions(
         job.wait_for_offsets(left=4, right=4)
         starts = {"left": "earliest", "right": "earliest"}
         assert "conflict" == job.ask("reset", starts=starts)["error"]["code"]
-        assert "request" == job.ask("reset")["error"]["code"]
+        assert "invalid_request" == job.ask("reset")["error"]["code"]
 
         job.ask("stop")
         job.wait_for_state("STOPPED")

@@ -21,7 +21,7 @@ from job.errors import (
 from job.event_time.partitions import Offsets
 from job.join_spec.sides import SIDES
 from job.plan.fingerprint import fingerprint
-from job.protocol.control import Request
+from job.protocol.calls import Resume, Stop
 from job.protocol.status import Failure, Phase, QueryState
 from job.query import changing, old_query
 from job.settings import JobSettings
@@ -186,7 +186,7 @@ class RunningJob:
         monkeypatch.setattr(old_query, "running_job", lambda _: copy(self))
         monkeypatch.setattr(changing, "call", self._call)
 
-    def _call(self, _: Path, request: Request) -> None:
+    def _call(self, _: Path, request: Stop | Resume) -> None:
         if request.query_id != self.query_id:  # as the engine
             raise JobUnavailableError("the job runs another query")
         if self.stop_fails and request.call == "stop":
@@ -225,7 +225,7 @@ def test_query_of_another_clients_change_is_not_stopped(
     def change_elsewhere(*_: object) -> None:
         job.query_id = "4712"
 
-    def call(path: Path, request: Request) -> None:
+    def call(path: Path, request: Stop | Resume) -> None:
         RunningJob._call(job, path, request)
         stopped.append(request.call)
 

@@ -46,7 +46,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "reference",
     ),
     "protocol": (
-        *("reasons", "reports", "progress", "totals", "status", "results", "control"),
+        *("reasons", "reports", "progress", "totals", "status", "results", "calls", "control"),
         "caller",
     ),
     "formats": (),

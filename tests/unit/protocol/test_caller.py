@@ -10,7 +10,7 @@ import pytest
 
 from job.errors import JobUnavailableError
 from job.protocol.caller import call, running_job
-from job.protocol.control import Request
+from job.protocol.calls import Stop
 
 
 @pytest.fixture
@@ -48,4 +48,4 @@ def test_unusable_socket_is_named(tmp_path: Path) -> None:
 def test_job_that_ends_during_a_call_is_no_running_job(ending_job: Path) -> None:
     assert running_job(ending_job) is None
     with pytest.raises(ConnectionError, match="has ended before it answered"):
-        call(ending_job, Request(call="stop", by="test"))
+        call(ending_job, Stop())

@@ -10,6 +10,7 @@ import pytest
 
 from job.errors import BusyError, CheckpointError, ConflictError, RequestError, SetupError
 from job.join_spec.start_positions import StartPositions
+from job.protocol.calls import Change, State
 from job.protocol.control import REQUEST_BYTES_MAX, Response, control_socket, respond
 from job.protocol.status import QueryState
 from tests.polling import wait_until
@@ -17,6 +18,16 @@ from tests.unit.service.answers import all_answers
 from tests.unit.service.builders import WAITS, SmallJob, batch, status, status_after
 
 PATIENCE_SECONDS = 20.0
+
+
+KEY = {"key": ["7"], "limit": 5}
+REQUIRED: dict[str, dict[str, Any]] = {
+    "state": {**KEY, "side": "left"},
+    "explain": KEY,
+    "validate": {"spec": "name: x"},
+    "change_plan": {"spec": "name: x"},
+}
+"""Required fields of the calls that have some."""
 
 
 def sent(job: SmallJob, call: str, **fields: Any) -> Response:
@@ -32,29 +43,23 @@ def job() -> SmallJob:
 
 @pytest.mark.parametrize("call", all_answers())
 def test_read_call_returns_its_result_alone(job: SmallJob, call: str) -> None:
-    response = sent(job, call)
+    response = sent(job, call, **REQUIRED.get(call, {}))
 
     assert all_answers()[call].model_dump(mode="json") == response.result
     assert (None, None) == (response.status, response.error)
 
 
 def test_arguments_of_a_read_call_reach_the_job(job: SmallJob) -> None:
-    sent(job, "state", state={"side": "left", "key": ["a", "7"], "limit": 3})
+    sent(job, "state", side="left", key=["a", "7"], limit=3)
 
-    assert job.last_request is not None
-    assert job.last_request.state is not None
-    assert ("left", ["a", "7"], 3) == (
-        job.last_request.state.side,
-        job.last_request.state.key,
-        job.last_request.state.limit,
-    )
+    assert State(side="left", key=["a", "7"], limit=3) == job.last_request
 
 
 def test_start_positions_of_a_reset_reach_the_job(job: SmallJob) -> None:
     response = sent(job, "reset", by="ada", starts={"left": {"0": 5}, "right": "latest"})
 
     assert [("reset", "ada")] == job.commands
-    assert StartPositions(left={0: 5}, right="latest") == job.starts
+    assert StartPositions(left={0: 5}, right="latest") == job.last_command.starts
     assert response.status is not None
     assert QueryState.STOPPED is response.status.state
 
@@ -62,7 +67,7 @@ def test_start_positions_of_a_reset_reach_the_job(job: SmallJob) -> None:
 def test_spec_of_a_change_reaches_the_job(job: SmallJob) -> None:
     sent(job, "change", by="ada", spec="name: x", state_partitions=8)
 
-    assert ([("change", "ada")], "name: x", 8) == (job.commands, job.spec, job.state_partitions)
+    assert Change(by="ada", spec="name: x", state_partitions=8) == job.last_command
 
 
 @pytest.mark.parametrize(
@@ -81,7 +86,7 @@ def test_error_has_the_code_of_its_kind(
     job: SmallJob, error: Exception, expected: dict[str, Any]
 ) -> None:
     job.answers["state"] = error
-    failure = sent(job, "state").error
+    failure = sent(job, "state", **REQUIRED["state"]).error
 
     assert failure is not None
     assert str(error) == failure.message
@@ -96,7 +101,12 @@ def test_error_has_the_code_of_its_kind(
         {"call": "reset", "starts": {"left": "yesterday", "right": "latest"}},
         {"call": "reset", "starts": {"left": {"0": -1}, "right": "latest"}},
         {"call": "reset", "starts": {"left": "latest"}},
-        {"call": "state", "state": {"side": "middle", "key": ["7"], "limit": 1}},
+        {"call": "reset"},
+        {"call": "change"},
+        {"call": "stop", "spec": "name: x"},
+        {"call": "state", **KEY},
+        {"call": "state", **KEY, "side": "middle"},
+        {"call": "explain", **KEY, "side": "left"},
     ],
 )
 def test_malformed_request_is_invalid(job: SmallJob, fields: dict[str, Any]) -> None:
@@ -109,7 +119,7 @@ def test_malformed_request_is_invalid(job: SmallJob, fields: dict[str, Any]) -> 
 
 def test_internal_error_returns_its_type_and_not_its_message(job: SmallJob) -> None:
     job.answers["state"] = KeyError("planted-pa55word")
-    failure = sent(job, "state").error
+    failure = sent(job, "state", **REQUIRED["state"]).error
 
     assert failure is not None
     assert ("internal_error", "KeyError") == (failure.code, failure.message)
@@ -153,7 +163,6 @@ def test_largest_request_is_read_completely(tmp_path: Path) -> None:
         connection.sendall(json.dumps({"call": "validate", "spec": spec}).encode() + b"\n")
         connection.makefile().readline()
 
-    assert job.last_request is not None
     assert spec == job.last_request.spec
 
 

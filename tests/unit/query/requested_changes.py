@@ -13,6 +13,7 @@ from job.change.sent_spec import PlannedSpec, WrittenSpec
 from job.join_spec.spec import JoinSpec, spec_from_yaml
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
+from job.protocol.calls import Change, ChangePlan
 from job.protocol.reports import ChangeRequestReport
 from job.protocol.results import ChangePlanResult
 from job.query import change_request_report, changing, requested_change
@@ -67,14 +68,14 @@ class PlannerOfTests(SpecProcess):
 def plan_of_change(
     change: RequestedChange, text: str, state_partitions: int | None = None
 ) -> ChangePlanResult:
-    sent = change.planned(text, Event(), within_seconds=1)
+    sent = change.planned(ChangePlan(spec=text), Event())
     return change.plan(sent, state_partitions, resources(), STATUS)
 
 
 def send(change: RequestedChange, text: str, state_partitions: int | None = None) -> None:
     """The calls of a client that requests a change."""
-    change.planned(text, Event(), within_seconds=1)
-    change.request("ada", text, state_partitions)
+    change.planned(ChangePlan(spec=text), Event())
+    change.request(Change(by="ada", spec=text, state_partitions=state_partitions))
 
 
 def send_and_begin(change: RequestedChange, text: str, state_partitions: int | None = None) -> None:

@@ -12,7 +12,7 @@ from job.change.sent_spec import PlannedSpec, WrittenSpec
 from job.errors import CheckpointError, ConflictError, FencedError
 from job.event_time.interval import Interval
 from job.join_spec.spec import spec_from_yaml
-from job.protocol.control import Verb
+from job.protocol.calls import Cancel, Change, Command, Pause, Restart, Resume, Stop, Undo
 from job.protocol.reports import ChangeRequestReport
 from job.protocol.status import Phase
 from job.query import change_request_report, changing, old_query, requested_change
@@ -120,7 +120,7 @@ def test_change_that_reads_many_records_in_the_same_jvm_has_one_warm_up(
 
 
 def test_undo_has_no_warm_up(change: RequestedChange, warm_ups: list[Any]) -> None:
-    change.request("ada", None, None)
+    change.request(Undo())
     run_warm_up(change, RECORDS_MIN, "session")
     assert [] == warm_ups
 
@@ -185,44 +185,46 @@ def test_change_ends_if_the_repetition_makes_no_progress(
     assert str(change.report.error).startswith(f"stuck within {seconds:.0f} s")
 
 
-@pytest.mark.parametrize("verb", ["pause", "stop", "restart", "cancel"])
+@pytest.mark.parametrize(
+    "command", [Pause(by="bob"), Stop(by="bob"), Restart(by="bob"), Cancel(by="bob")]
+)
 @pytest.mark.usefixtures("checked")
 def test_command_cancels_a_change_that_waits(
-    verb: Verb, change: RequestedChange, monkeypatch: pytest.MonkeyPatch
+    command: Command, change: RequestedChange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = stored_reports(monkeypatch)
-    old_query_repeats(monkeypatch, 29, during=lambda: change.before_command(verb, "bob"))
+    old_query_repeats(monkeypatch, 29, during=lambda: change.before_command(command))
     send(change, NEW)
 
     assert not change.prepare(resources(), Phase.CATCH_UP, never)
 
     assert (False, False) == (change.is_waiting, change.begin())
     assert change.report is not None
-    assert f"{verb} of bob has cancelled the change while it waited" == change.report.error
+    assert f"{command.call} of bob has cancelled the change while it waited" == change.report.error
     assert change.report == stored[-1]
     change.check_allowed("change")
 
 
 def test_resume_cancels_no_change(change: RequestedChange) -> None:
     send(change, NEW)
-    change.before_command("resume", "bob")
+    change.before_command(Resume())
     assert change.is_waiting
 
 
-@pytest.mark.parametrize("verb", ["change", "undo"])
+@pytest.mark.parametrize("command", [Change(spec=NEW), Undo()])
 def test_another_change_is_refused_while_a_change_waits(
-    verb: Verb, change: RequestedChange
+    command: Command, change: RequestedChange
 ) -> None:
     send(change, NEW)
     with pytest.raises(ConflictError, match="another change of the join waits") as refused:
-        change.before_command(verb, "bob")
+        change.before_command(command)
     assert ["pause", "stop", "restart", "cancel"] == refused.value.allowed
     assert change.is_waiting
 
 
 def test_only_a_change_that_waits_is_cancelled(change: RequestedChange) -> None:
     with pytest.raises(ConflictError, match="no change waits"):
-        change.before_command("cancel", "bob")
+        change.before_command(Cancel())
 
 
 @pytest.mark.usefixtures("checked")
@@ -232,7 +234,7 @@ def test_change_that_follows_a_cancelled_one_is_not_made_before_its_own_check(
     monkeypatch.setattr(requested_change, "waits", lambda *_: iter(()))
     send(change, NEW)
     assert change.prepare(resources(), None, never)
-    change.before_command("cancel", "bob")
+    change.before_command(Cancel())
     send(change, NEW)
 
     assert not change.begin()

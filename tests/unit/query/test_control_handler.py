@@ -26,7 +26,8 @@ from job.errors import (
 from job.join_spec.sides import Side
 from job.kafka.broker_watch import BrokerWatch
 from job.plan.plan import JoinPlan
-from job.protocol.control import Request, StateRequest, control_socket
+from job.protocol import calls
+from job.protocol.control import control_socket
 from job.protocol.reports import SideCount, StateCount
 from job.protocol.results import KeyRows, PlanResult
 from job.protocol.status import JobStatus
@@ -99,9 +100,7 @@ class FakeEngine:
         self.last_batch = batch()
         self.status_calls = 0
         self.refusal: Exception | None = None
-        self.change_control = SimpleNamespace(
-            plan=lambda spec, partitions, *_, **__: self._refuse_change(spec, partitions)
-        )
+        self.change_control = SimpleNamespace(plan=lambda request, _: self._refuse_change(request))
 
     def status(self) -> JobStatus:
         self.status_calls += 1
@@ -110,14 +109,12 @@ class FakeEngine:
     def state_reader(self) -> tuple[Reader, int]:
         return self.reader, 7
 
-    def command(self, verb: str, by: str, starts: None, **arguments: Any) -> None:
-        assert ("change", "ada", None, False) == (
-            *(verb, by, starts, arguments["completes_interval"]),
-        )
-        self._refuse_change(arguments["spec"], arguments["state_partitions"])
+    def command(self, command: calls.Change) -> None:
+        assert "ada" == command.by
+        self._refuse_change(command)
 
-    def _refuse_change(self, spec: str, state_partitions: int) -> None:
-        assert ("name: x", 8) == (spec, state_partitions)
+    def _refuse_change(self, request: calls.Change | calls.ChangePlan) -> None:
+        assert ("name: x", 8) == (request.spec, request.state_partitions)
         assert self.refusal is not None
         raise self.refusal
 
@@ -139,8 +136,16 @@ class Harness:
         )
 
     def read(self, call: str, key: str = "7", gone: Event | None = None) -> Any:
-        state = StateRequest(side="left", key=[key], limit=5)
-        return self.handler.read(Request(call=cast("Any", call), state=state), gone or Event())
+        requests: dict[str, calls.Read] = {
+            "plan": calls.Plan(),
+            "progress": calls.Progress(),
+            "failures": calls.Failures(),
+            "state": calls.State(side="left", key=[key], limit=5),
+            "explain": calls.Explain(key=[key], limit=5),
+            "state_count": calls.StateCount(),
+            "validate": calls.Validate(spec="name: x"),
+        }
+        return self.handler.read(requests[call], gone or Event())
 
     def submit(self, call: str, key: str = "7", gone: Event | None = None) -> "Future[Any]":
         """Calls `read` in another thread."""
@@ -306,21 +311,15 @@ def test_refused_change_is_an_error_of_its_call(
     harness: Harness, refusal: Exception, of_the_call: type[Exception]
 ) -> None:
     harness.engine.refusal = refusal
-    plan = Request(call="change_plan", spec="name: x", state_partitions=8)
+    plan = calls.ChangePlan(spec="name: x", state_partitions=8)
+    change = calls.Change(by="ada", spec="name: x", state_partitions=8)
     for call in (
         lambda: harness.handler.read(plan, Event()),
-        lambda: harness.handler.command("change", "ada", spec="name: x", state_partitions=8),
+        lambda: harness.handler.command(change),
     ):
         with pytest.raises(of_the_call) as raised:
             call()
         assert str(refusal) == str(raised.value)
-
-
-def test_only_a_change_has_a_spec(harness: Harness) -> None:
-    with pytest.raises(RequestError, match="`spec` is required for change"):
-        harness.handler.command("change", "ada")
-    with pytest.raises(RequestError, match="not allowed for other commands"):
-        harness.handler.command("stop", "ada", spec="name: x")
 
 
 def test_lookups_over_http_wait_and_only_the_last_of_many_is_refused(

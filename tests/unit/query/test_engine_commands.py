@@ -15,7 +15,17 @@ from job.errors import CancelledError, ConflictError, QueryError, TopicError
 from job.join_spec import spec
 from job.join_spec.spec import spec_from_yaml
 from job.plan.plan import JoinPlan
-from job.protocol.control import Verb
+from job.protocol.calls import (
+    Cancel,
+    Change,
+    ChangePlan,
+    Command,
+    Pause,
+    Restart,
+    Resume,
+    Stop,
+    Undo,
+)
 from job.protocol.results import ChangePlanResult
 from job.protocol.status import QueryState
 from job.query import old_query, requested_change
@@ -32,6 +42,7 @@ from tests.unit.query.requested_changes import PlannerOfTests
 from tests.unit.specs import plan, spec_yaml
 
 NEW = spec_yaml(checkpoint="/checkpoints/next")
+PLAN, CHANGE = ChangePlan(spec=NEW), Change(spec=NEW)
 PATIENCE_SECONDS = 20.0
 
 
@@ -55,26 +66,28 @@ def engine_of(joined: JoinPlan, monkeypatch: pytest.MonkeyPatch) -> Engine:
 
 
 def change_plan(engine: Engine) -> ChangePlanResult:
-    return engine.change_control.plan(NEW, None, Event(), within_seconds=1)
+    return engine.change_control.plan(PLAN, Event())
 
 
-@pytest.mark.parametrize("verb", ["pause", "stop", "restart"])
-def test_change_is_refused_while_another_command_is_pending(engine: Engine, verb: Verb) -> None:
-    engine.command(verb, "ada")
+@pytest.mark.parametrize("command", [Pause(), Stop(), Restart()])
+def test_change_is_refused_while_another_command_is_pending(
+    engine: Engine, command: Command
+) -> None:
+    engine.command(command)
 
     for call in (
         lambda: change_plan(engine),
-        lambda: engine.command("change", "bob", spec=NEW),
+        lambda: engine.command(CHANGE),
         engine.change_control.check_undo,
-        lambda: engine.command("undo", "bob"),
+        lambda: engine.command(Undo()),
     ):
-        with pytest.raises(ConflictError, match=f"while {verb} is pending"):
+        with pytest.raises(ConflictError, match=f"while {command.call} is pending"):
             call()
 
 
 def request_change(engine: Engine) -> None:
-    engine._change.planned(NEW, Event(), within_seconds=1)
-    engine.command("change", "ada", spec=NEW)
+    engine._change.planned(PLAN, Event())
+    engine.command(CHANGE)
 
 
 def test_paused_query_notices_that_its_jvm_has_ended(engine: Engine) -> None:
@@ -94,8 +107,8 @@ def test_paused_query_notices_that_its_jvm_has_ended(engine: Engine) -> None:
     assert "the JVM is gone" in str(engine._stats.last_failure)
 
 
-@pytest.mark.parametrize("verb", ["pause", "stop", "restart", "change", "undo", "cancel"])
-def test_commands_are_refused_until_the_change_is_made(engine: Engine, verb: Verb) -> None:
+@pytest.mark.parametrize("command", [Pause(), Stop(), Restart(), CHANGE, Undo(), Cancel()])
+def test_commands_are_refused_until_the_change_is_made(engine: Engine, command: Command) -> None:
     """Otherwise a stop would be accepted, and the new query would run."""
     request_change(engine)
     engine._change._prepared = engine._change._waiting
@@ -104,10 +117,9 @@ def test_commands_are_refused_until_the_change_is_made(engine: Engine, verb: Ver
         engine._machine.desired,
         engine._machine.completes_interval,
     )
-    text = NEW if verb == "change" else None
 
     with pytest.raises(ConflictError, match="is being changed"):
-        engine.command(verb, "bob", spec=text)
+        engine.command(command)
     for call in (lambda: change_plan(engine), engine.change_control.check_undo):
         with pytest.raises(ConflictError, match="is being changed"):
             call()
@@ -127,7 +139,7 @@ def test_other_calls_do_not_wait_while_a_spec_is_planned(
     with ThreadPoolExecutor(2) as pool:
         change = pool.submit(change_plan, engine)
         assert planning.wait(PATIENCE_SECONDS)
-        command = pool.submit(engine.command, "pause", "bob")
+        command = pool.submit(engine.command, Pause())
         try:
             command.result(PATIENCE_SECONDS)
             assert QueryState.PAUSED is engine._machine.desired
@@ -139,58 +151,58 @@ def test_other_calls_do_not_wait_while_a_spec_is_planned(
 def test_change_parses_no_spec_while_it_holds_the_lock(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine._change.planned(NEW, Event(), within_seconds=1)
+    engine._change.planned(PLAN, Event())
 
     def refuse(*_: object, **__: object) -> NoReturn:
         raise AssertionError("a spec is parsed")
 
     for module in (sent_spec, spec):
         monkeypatch.setattr(module, "parsed", refuse)
-    engine.command("change", "ada", spec=NEW)
+    engine.command(CHANGE)
     assert engine._change.is_waiting
 
 
 @pytest.mark.parametrize(
-    ("verb", "desired"),
+    ("command", "desired"),
     [
-        ("pause", QueryState.PAUSED),
-        ("stop", QueryState.STOPPED),
-        ("restart", QueryState.RUNNING),
-        ("cancel", QueryState.RUNNING),
+        (Pause(by="bob"), QueryState.PAUSED),
+        (Stop(by="bob"), QueryState.STOPPED),
+        (Restart(by="bob"), QueryState.RUNNING),
+        (Cancel(by="bob"), QueryState.RUNNING),
     ],
 )
 def test_command_is_accepted_while_a_change_waits_and_cancels_it(
-    verb: Verb, desired: QueryState, engine: Engine
+    command: Command, desired: QueryState, engine: Engine
 ) -> None:
     request_change(engine)
     assert QueryState.RUNNING is engine._machine.desired
 
-    engine.command(verb, "bob")
+    engine.command(command)
 
-    assert (desired, verb == "restart") == (
+    assert (desired, command.call == "restart") == (
         engine._machine.desired,
         engine._machine.restart_requested,
     )
     report = engine._change.report
     assert report is not None
-    assert f"{verb} of bob has cancelled the change while it waited" == report.error
+    assert f"{command.call} of bob has cancelled the change while it waited" == report.error
 
 
 def test_resume_does_not_cancel_a_change_that_waits(engine: Engine) -> None:
     request_change(engine)
-    engine.command("resume", "bob")
+    engine.command(Resume())
     assert engine._change.is_waiting
 
 
-@pytest.mark.parametrize("verb", ["stop", "resume"])
-def test_command_for_another_query_is_refused(engine: Engine, verb: Verb) -> None:
+@pytest.mark.parametrize("command", [Stop(query_id="old"), Resume(query_id="old")])
+def test_command_for_another_query_is_refused(engine: Engine, command: Command) -> None:
     """Another client has changed the join since the check of a change."""
     for query_id in (None, "new"):
         engine._query_id = query_id
         with pytest.raises(ConflictError, match="the job does not run query old"):
-            engine.command(verb, "streamjoin change", query_id="old")
+            engine.command(command)
     engine._query_id = "old"
-    engine.command(verb, "streamjoin change", query_id="old")
+    engine.command(command)
 
 
 @contextmanager
@@ -275,7 +287,7 @@ def test_restart_that_is_requested_during_a_failing_start_follows_the_failure(
 ) -> None:
     """Otherwise the query would stay FAILED although the command was accepted."""
     engine._lineage, engine._resources = MagicMock(), MagicMock(lease_is_lost=False)
-    engine.command("restart", "ada")
+    engine.command(Restart())
 
     with ThreadPoolExecutor() as threads:
         failed = threads.submit(

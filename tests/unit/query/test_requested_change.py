@@ -10,6 +10,7 @@ import pytest
 from job.change.comparison import compared
 from job.checkpoint.changes import SpecTexts
 from job.errors import BusyError, CheckpointError, ConflictError, RequestError, SpecError
+from job.protocol.calls import Change, ChangePlan, Undo
 from job.protocol.results import UndoResult
 from job.query import changing, requested_change
 from job.query.requested_change import RequestedChange
@@ -143,7 +144,7 @@ def test_undone_change_continues_with_the_spec_of_the_old_query(
     undone = undoable(monkeypatch, text)
     assert UndoResult(checkpoint="old") == change.check_undo(resources())
 
-    change.request("ada", None, None)
+    change.request(Undo(by="ada"))
     assert change.report is not None
     assert ("ada", None) == (change.report.requested_by, change.report.checkpoint)
     successor = change.make(resources("new"))
@@ -167,7 +168,7 @@ def test_change_whose_query_has_delivered_is_not_undone(
     monkeypatch.setattr(requested_change, "check_undo", refuse)
     with pytest.raises(ConflictError, match="begun to deliver"):
         change.check_undo(resources())
-    change.request("ada", None, None)
+    change.request(Undo(by="ada"))
     assert change.make(resources()) is None
 
     assert change.report is not None
@@ -214,10 +215,10 @@ def test_invalid_spec_is_not_requested(change: RequestedChange) -> None:
 
 def test_spec_without_a_plan_is_not_requested(change: RequestedChange) -> None:
     """To plan it would hold the lock of the state for a second and more."""
-    change.planned(NEW, Event(), within_seconds=1)
+    change.planned(ChangePlan(spec=NEW), Event())
 
     with pytest.raises(BusyError, match="not the one that was planned last: repeat the call"):
-        change.request("ada", spec_yaml(checkpoint="/checkpoints/other"), None)
+        change.request(Change(spec=spec_yaml(checkpoint="/checkpoints/other")))
     assert (False, None) == (change.is_waiting, change.report)
 
 

@@ -8,17 +8,19 @@ from threading import Event
 import pytest
 
 from job.errors import ConflictError
-from job.protocol.control import Verb
+from job.join_spec.start_positions import StartPositions
+from job.protocol.calls import Command, Pause, Reset, Restart, Stop
 from job.protocol.status import QueryState
 from job.query import state_machine
 from job.query.state_machine import StateMachine
 
 PATIENCE_SECONDS = 5.0
+RESET = Reset(starts=StartPositions(left="latest", right="latest"))
 
 
 def test_command_sets_the_desired_state() -> None:
     machine = StateMachine()
-    with machine.accept("pause", by="ada"):
+    with machine.accept(Pause()):
         pass
 
     assert (QueryState.STARTING, QueryState.PAUSED) == (machine.state, machine.desired)
@@ -27,11 +29,11 @@ def test_command_sets_the_desired_state() -> None:
 
 def test_restart_is_requested_until_another_command() -> None:
     machine = StateMachine()
-    with machine.accept("restart", by="ada"):
+    with machine.accept(Restart()):
         pass
     assert (False, True) == (machine.stop_requested, machine.restart_requested)
 
-    with machine.accept("stop", by="ada"):
+    with machine.accept(Stop()):
         pass
     assert (True, False) == (machine.stop_requested, machine.restart_requested)
 
@@ -41,7 +43,7 @@ def test_failed_query_is_no_longer_failed_once_a_restart_is_accepted() -> None:
     machine = StateMachine()
     machine.become(QueryState.FAILED)
 
-    with machine.accept("restart", by="ada"):
+    with machine.accept(Restart()):
         pass
 
     assert QueryState.RESTARTING == machine.state
@@ -51,22 +53,24 @@ def test_command_that_the_state_does_not_allow_changes_nothing() -> None:
     machine = StateMachine()
     machine.become(QueryState.FAILED)
 
-    with pytest.raises(ConflictError) as refused, machine.accept("pause", by="ada"):
+    with pytest.raises(ConflictError) as refused, machine.accept(Pause()):
         pytest.fail("the state does not allow it")
 
     assert ["restart", "stop", "undo"] == refused.value.allowed
     assert machine.desired is None
 
 
-@pytest.mark.parametrize("verb", ["pause", "stop", "restart"])
-def test_pending_command_is_not_replaced_by_a_change(verb: Verb) -> None:
+@pytest.mark.parametrize("command", [Pause(), Stop(), Restart()])
+def test_pending_command_is_not_replaced_by_a_change(command: Command) -> None:
     machine = StateMachine()
     machine.become(QueryState.RUNNING)
     machine.check_nothing_pending("change")
-    with machine.accept(verb, by="ada"):
+    with machine.accept(command):
         pass
 
-    with pytest.raises(ConflictError, match=f"change .* while {verb} is pending") as refused:
+    with pytest.raises(
+        ConflictError, match=f"change .* while {command.call} is pending"
+    ) as refused:
         machine.check_nothing_pending("change")
 
     assert ["pause", "resume", "stop", "restart"] == refused.value.allowed
@@ -84,7 +88,7 @@ def test_end_of_the_job_is_pending() -> None:
 def test_command_that_has_taken_effect_is_not_pending() -> None:
     machine = StateMachine()
     machine.become(QueryState.RUNNING)
-    with machine.accept("pause", by="ada"):
+    with machine.accept(Pause()):
         pass
     machine.become(QueryState.PAUSED)
 
@@ -95,7 +99,7 @@ def test_command_that_fails_changes_nothing() -> None:
     machine = StateMachine()
     machine.become(QueryState.STOPPED)
 
-    with pytest.raises(ConflictError), machine.accept("reset", by="ada"):
+    with pytest.raises(ConflictError), machine.accept(RESET):
         raise ConflictError("another reset is running", allowed=[])
 
     assert machine.desired is None

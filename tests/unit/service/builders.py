@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from job.errors import CancelledError, ConflictError
-from job.join_spec.start_positions import StartPositions
-from job.protocol.control import Request, Verb, control_socket
+from job.protocol.calls import Command, Read, Verb
+from job.protocol.control import control_socket
 from job.protocol.progress import BatchProgress, SideProgress
 from job.protocol.reports import (
     BrokerReport,
@@ -44,33 +44,20 @@ class SmallJob:
         self.current = status
         self.allowed = allowed
         self.commands: list[tuple[Verb, str]] = []
-        self.starts: StartPositions | None = None
-        self.completes_interval = False
-        self.spec: str | None = None
-        self.state_partitions: int | None = None
-        self.query_id: str | None = None
-        self.last_request: Request | None = None
+        self.last_command: Any = None
+        self.last_request: Any = None
         self.gone: Event | None = None
         self.answers: dict[str, BaseModel | Exception] = {}
 
     def status(self) -> JobStatus:
         return self.current
 
-    def command(
-        self,
-        verb: Verb,
-        by: str,
-        starts: StartPositions | None = None,
-        *,
-        completes_interval: bool = False,
-        spec: str | None = None,
-        state_partitions: int | None = None,
-        query_id: str | None = None,
-    ) -> None:
+    def command(self, command: Command) -> None:
+        verb = command.call
         if self.allowed is not None and verb not in self.allowed:
             message = f"{verb} is not possible while the query is {self.current.state}"
             raise ConflictError(message, allowed=list(self.allowed))
-        self.commands.append((verb, by))
+        self.commands.append((verb, command.by))
         states: dict[Verb, QueryState] = {
             "pause": QueryState.PAUSED,
             "resume": QueryState.RUNNING,
@@ -82,13 +69,9 @@ class SmallJob:
             "cancel": QueryState.RUNNING,
         }
         self.current = self.current.model_copy(update={"state": states[verb]})
-        self.starts = starts
-        self.completes_interval = completes_interval
-        self.spec = spec
-        self.state_partitions = state_partitions
-        self.query_id = query_id
+        self.last_command = command
 
-    def read(self, request: Request, caller_gone: Event) -> BaseModel:
+    def read(self, request: Read, caller_gone: Event) -> BaseModel:
         self.gone = caller_gone
         self.last_request = request
         answer = self.answers[request.call]

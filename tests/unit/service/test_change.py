@@ -36,8 +36,7 @@ def test_change_is_accepted_with_its_plan(path: Path) -> None:
         answer.status_code,
         answer.json(),
     )
-    assert ([("change", "http:127.0.0.1")], SPEC) == (job.commands, job.spec)
-    assert job.last_request is not None
+    assert ([("change", "http:127.0.0.1")], SPEC) == (job.commands, job.last_command.spec)
     assert SPEC == job.last_request.spec
 
 
@@ -47,14 +46,13 @@ def test_body_can_be_yaml(path: Path) -> None:
         kind = {"Content-Type": "text/yaml"}
         answer = call("POST", URL, settings(path), content=SPEC, headers=kind)
 
-    assert (202, SPEC) == (answer.status_code, job.spec)
+    assert (202, SPEC) == (answer.status_code, job.last_command.spec)
 
 
 def test_state_partitions_are_a_parameter(path: Path) -> None:
     answer, job = sent(path, f"{URL}?state_partitions=8")
 
-    assert (202, 8) == (answer.status_code, job.state_partitions)
-    assert job.last_request is not None
+    assert (202, 8) == (answer.status_code, job.last_command.state_partitions)
     assert 8 == job.last_request.state_partitions
 
 

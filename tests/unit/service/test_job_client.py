@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from job.errors import ConflictError, JobUnavailableError
-from job.protocol.control import Request, Verb, control_socket, respond
+from job.protocol.calls import Command, Pause, Restart, Stop
+from job.protocol.control import control_socket, respond
 from job.protocol.status import JobStatus, QueryState
 from service.job_client import JobClient
 from tests.polling import wait_until
@@ -48,7 +49,7 @@ def test_command_reaches_the_job_with_the_name_of_the_client(path: Path) -> None
     job = SmallJob(status())
 
     with control_socket(path, job):
-        after = asyncio.run(client(path, deadline=PATIENT).command("pause", by="ada"))
+        after = asyncio.run(client(path, deadline=PATIENT).command(Pause(by="ada")))
 
     assert [("pause", "ada")] == job.commands
     assert QueryState.PAUSED is after.state
@@ -58,7 +59,7 @@ def test_refused_command_is_a_conflict_that_names_the_allowed_verbs(path: Path) 
     job = SmallJob(status(QueryState.FAILED), allowed=("restart", "stop"))
 
     with control_socket(path, job), pytest.raises(ConflictError) as refused:
-        asyncio.run(client(path, deadline=PATIENT).command("pause", by="ada"))
+        asyncio.run(client(path, deadline=PATIENT).command(Pause(by="ada")))
 
     assert ["restart", "stop"] == refused.value.allowed
     assert "pause is not possible while the query is FAILED" == str(refused.value)
@@ -92,7 +93,7 @@ def test_call_to_a_hung_job_ends_at_the_deadline(path: Path) -> None:
 
 def test_error_of_a_command_to_a_hung_job_names_its_expiry(path: Path) -> None:
     with hung_job(path):
-        message = unavailable(path, "restart")
+        message = unavailable(path, Restart())
 
     assert message.endswith(
         ". If the job has not executed restart yet, it will not: the command has expired"
@@ -101,7 +102,7 @@ def test_error_of_a_command_to_a_hung_job_names_its_expiry(path: Path) -> None:
 
 def test_expired_command_is_not_executed() -> None:
     job = SmallJob(status())
-    late = Request(call="stop", by="ada", not_after=datetime.now(UTC) - timedelta(seconds=2))
+    late = Stop(by="ada", not_after=datetime.now(UTC) - timedelta(seconds=2))
     in_time = late.model_copy(update={"not_after": datetime.now(UTC) + PATIENT})
 
     refusal = respond(late.model_dump_json().encode(), job, threading.Event()).error
@@ -115,7 +116,7 @@ def test_refusal_of_an_expired_command_is_reported(path: Path) -> None:
     expired = b'{"error": {"code": "expired", "message": "stop expired and was not executed"}}\n'
 
     with answering(path, lambda connection: connection.sendall(expired)):
-        assert "stop expired and was not executed" == unavailable(path, "stop", deadline=PATIENT)
+        assert "stop expired and was not executed" == unavailable(path, Stop(), deadline=PATIENT)
 
 
 def test_full_backlog_counts_as_a_hung_job(path: Path) -> None:
@@ -196,7 +197,7 @@ def test_status_after_a_command_includes_its_effect(path: Path) -> None:
         job_client = client(path, deadline=PATIENT)
         before = asyncio.create_task(job_client.status())
         await asyncio.to_thread(wait_until, lambda: job.calls, 20.0, "the job has the call")
-        await job_client.command("pause", by="ada")
+        await job_client.command(Pause(by="ada"))
         after = asyncio.create_task(job_client.status())
         await asyncio.wait([after], timeout=SLACK_SECONDS)
         job.may_answer.set()
@@ -254,12 +255,12 @@ class SlowAtFirst(SmallJob):
         return current
 
 
-def unavailable(path: Path, verb: Verb | None = None, deadline: timedelta = DEADLINE) -> str:
+def unavailable(path: Path, command: Command | None = None, deadline: timedelta = DEADLINE) -> str:
     """Message of the error if the job does not answer."""
 
     async def call() -> None:
         job_client = client(path, deadline=deadline)
-        await (job_client.command(verb, by="ada") if verb else job_client.status())
+        await (job_client.command(command) if command else job_client.status())
 
     with pytest.raises(JobUnavailableError) as error:
         asyncio.run(call())

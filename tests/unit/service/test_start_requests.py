@@ -39,13 +39,15 @@ def test_reset_starts_both_sides_at_the_requested_position(path: Path, start: st
 
     assert (202, "STOPPED") == (answer.status_code, answer.json()["state"])
     assert [("reset", "http:127.0.0.1")] == job.commands
-    assert StartPositions(left=start, right=start) == job.starts
+    assert StartPositions(left=start, right=start) == job.last_command.starts
 
 
 def test_reset_can_start_each_side_at_another_position(path: Path) -> None:
     _, job = reset(path, left="latest", right="2026-01-31T12:00:00+01:00")
 
-    assert StartPositions(left="latest", right="2026-01-31T12:00:00+01:00") == job.starts
+    assert (
+        StartPositions(left="latest", right="2026-01-31T12:00:00+01:00") == job.last_command.starts
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,14 +98,14 @@ def test_omitted_partitions_keep_their_read_offset(path: Path) -> None:
     assert 202 == answer.status_code
     assert ("reset", StartPositions(left={0: 50, 1: 100}, right=READ["right"])) == (
         job.commands[0][0],
-        job.starts,
+        job.last_command.starts,
     )
 
 
 def test_offsets_of_both_sides_can_be_altered(path: Path) -> None:
     _, job = patch(path, left={"0": 10, "1": 105}, right={"0": 0})
 
-    assert StartPositions(left={0: 10, 1: 105}, right={0: 0, 1: 105}) == job.starts
+    assert StartPositions(left={0: 10, 1: 105}, right={0: 0, 1: 105}) == job.last_command.starts
 
 
 @pytest.mark.parametrize(
@@ -150,7 +152,7 @@ def test_side_without_read_offsets_needs_all_partitions(path: Path) -> None:
         assert problem(answer)["detail"].startswith("right: the read offset of partition ")
         assert [] == job.commands
     _, job = patch(path, given, right={"0": 1, "1": 2})
-    assert StartPositions(left=READ["left"], right={0: 1, 1: 2}) == job.starts
+    assert StartPositions(left=READ["left"], right={0: 1, 1: 2}) == job.last_command.starts
 
 
 def test_both_sides_are_required_without_a_report_of_the_brokers(path: Path) -> None:
@@ -161,7 +163,7 @@ def test_both_sides_are_required_without_a_report_of_the_brokers(path: Path) -> 
         "right: the read offsets are unknown: set an offset"
     )
     _, job = patch(path, given, left={"0": 50}, right={"0": 60})
-    assert StartPositions(left={0: 50}, right={0: 60}) == job.starts
+    assert StartPositions(left={0: 50}, right={0: 60}) == job.last_command.starts
 
 
 def test_offsets_of_a_side_with_several_topics_are_refused(path: Path) -> None:

@@ -9,6 +9,8 @@ import httpx
 import pytest
 
 from job.errors import BusyError, CheckpointError, ConflictError, RequestError, StreamjoinError
+from job.join_spec.sides import Side
+from job.protocol.calls import Explain, State
 from job.protocol.results import PlanResult
 from job.protocol.status import QueryState
 from tests.polling import wait_until
@@ -64,17 +66,11 @@ def test_rows_are_counted_by_side_and_partition(path: Path) -> None:
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_rows_of_a_key_are_returned(path: Path, side: str) -> None:
+def test_rows_of_a_key_are_returned(path: Path, side: Side) -> None:
     answer, job = send(path, "GET", f"/v1/query/state/{side}?key=a%20b&key=7&limit=3")
 
     assert key_rows_json("left", ROW_JSON) == answer.json()
-    assert job.last_request is not None
-    assert job.last_request.state is not None
-    assert (side, ["a b", "7"], 3) == (
-        job.last_request.state.side,
-        job.last_request.state.key,
-        job.last_request.state.limit,
-    )
+    assert State(side=side, key=["a b", "7"], limit=3) == job.last_request
 
 
 def test_key_is_explained_with_its_rows_on_both_sides(path: Path) -> None:
@@ -85,9 +81,7 @@ def test_key_is_explained_with_its_rows_on_both_sides(path: Path) -> None:
         "left": key_rows_json("left", ROW_JSON),
         "right": key_rows_json("right"),
     } == answer.json()
-    assert job.last_request is not None
-    assert job.last_request.state is not None
-    assert (None, ["7"]) == (job.last_request.state.side, job.last_request.state.key)
+    assert Explain(key=["7"], limit=20) == job.last_request
 
 
 @pytest.mark.parametrize(
