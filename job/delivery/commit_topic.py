@@ -10,13 +10,13 @@ from job.kafka.clients import (
     AdminClient,
     NewPartitions,
     NewTopic,
-    admin,
     answer,
     describe_error,
     no_broker,
     topic_settings,
 )
-from job.kafka.security import KafkaAccess, librdkafka_settings
+from job.kafka.kafka_admin import KafkaAdmin
+from job.kafka.security import KafkaAccess
 from job.kafka.topic_settings import alteration, bytes_max, too_small
 from job.plan.plan import JoinPlan
 
@@ -36,15 +36,16 @@ _PART_BYTES_MAX = 524_288
 _log = structlog.get_logger()
 
 
-def create_commit_topic_if_used(plan: JoinPlan, access: KafkaAccess) -> None:
+def create_commit_topic_if_used(plan: JoinPlan, kafka: KafkaAdmin) -> None:
     """Does nothing for at-least-once delivery, which has no commit topic.
 
     Raises TopicError with the command that helps if the topic cannot be created or does not fit.
+    The topic is described again, after the check of its id: it may have been deleted or created
+    since the snapshot of the start.
     """
     if plan.output.delivery is not Delivery.EXACTLY_ONCE:
         return
-    client = admin(librdkafka_settings(access))
-    topic = plan.output.commit_topic
+    client, topic = kafka.client, plan.output.commit_topic
     try:
         partitions = _partitions(client, topic)
         if partitions is None:
@@ -53,18 +54,18 @@ def create_commit_topic_if_used(plan: JoinPlan, access: KafkaAccess) -> None:
         _check_partitions(partitions, plan)
         _check_settings(client, plan)
     except KafkaException as error:
-        raise _refusal(error, plan, access) from error
+        raise _refusal(error, plan, kafka.access) from error
 
 
-def prepare_commit_topic(plan: JoinPlan, access: KafkaAccess) -> None:
+def prepare_commit_topic(plan: JoinPlan, kafka: KafkaAdmin) -> None:
     """As `create_commit_topic_if_used`. Adds the partitions that an existing topic lacks.
 
     Existing markers stay valid, because the number of a slot is the number of its partition.
     """
     if plan.output.delivery is not Delivery.EXACTLY_ONCE:
         return
-    client = admin(librdkafka_settings(access))
-    topic, needed = plan.output.commit_topic, _partitions_to_create(plan)
+    client, topic = kafka.client, plan.output.commit_topic
+    needed = _partitions_to_create(plan)
     try:
         partitions = _partitions(client, topic)
         if partitions is None:
@@ -76,20 +77,19 @@ def prepare_commit_topic(plan: JoinPlan, access: KafkaAccess) -> None:
             answer(added[topic], _CREATE_SECONDS)
             _log.info("commit_topic_extended", topic=topic, partitions=needed)
     except KafkaException as error:
-        raise _refusal(error, plan, access) from error
+        raise _refusal(error, plan, kafka.access) from error
 
 
-def check_commit_topic_settings(plan: JoinPlan, access: KafkaAccess) -> None:
+def check_commit_topic_settings(plan: JoinPlan, kafka: KafkaAdmin) -> None:
     """Raises TopicError if `prepare_commit_topic` would refuse the existing topic. Changes
     nothing."""
     if plan.output.delivery is not Delivery.EXACTLY_ONCE:
         return
-    client = admin(librdkafka_settings(access))
     try:
-        if _partitions(client, plan.output.commit_topic) is not None:
-            _check_settings(client, plan)
+        if _partitions(kafka.client, plan.output.commit_topic) is not None:
+            _check_settings(kafka.client, plan)
     except KafkaException as error:
-        raise _refusal(error, plan, access) from error
+        raise _refusal(error, plan, kafka.access) from error
 
 
 def _partitions(client: AdminClient, topic: str) -> int | None:

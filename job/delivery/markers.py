@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException, Message, TopicPartition
 from job.delivery.commit_protocol import NO_BATCH, Marker, UnavailableError
 from job.delivery.delivered import Delivered, Fence
 from job.delivery.producers import describe_failure, is_lasting
-from job.kafka.clients import LATEST, admin, connect, consumer, list_offsets, poll
+from job.kafka.clients import LATEST, AdminClient, connect, consumer, list_offsets, poll
 
 READ_SECONDS = 30.0
 _POLL_SECONDS = 1.0
@@ -117,14 +117,12 @@ class MarkerReader:
     on one thread."""
 
     def __init__(
-        self,
-        client: Mapping[str, str],
-        topic: str,
-        group: str,
+        self, admin: AdminClient, client: Mapping[str, str], topic: str, group: str
     ) -> None:
+        """`admin`: may be shared with other readers. `client`: settings of librdkafka."""
         self._topic = topic
         self._known: dict[int, _ReadPartition] = {}
-        self._admin = admin(client)
+        self._admin = admin
         self._consumer = consumer({**client, "fetch.wait.max.ms": 10}, group)
         self._is_connected = False
 

@@ -9,10 +9,12 @@ fences them (exactly_once.py).
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from job.delivery import producers
 from job.delivery.commit_topic import dead_letter_partition
 from job.delivery.markers import MarkerReader
+from job.kafka.clients import AdminClient, admin
 from job.plan.plan import JoinPlan
 
 
@@ -42,8 +44,14 @@ class Target:
             "transaction.timeout.ms": self.transaction_timeout_seconds * 1000,
         }
 
+    @cached_property
+    def _admin(self) -> AdminClient:
+        return admin(dict(self.client))
+
     def reader(self) -> MarkerReader:
-        return MarkerReader(dict(self.client), self.commit_topic, f"streamjoin-{self.name}")
+        """A reader for one thread. All readers share an admin client."""
+        client, group = dict(self.client), f"streamjoin-{self.name}"
+        return MarkerReader(self._admin, client, self.commit_topic, group)
 
 
 def slot_of(partition: int) -> Slot:

@@ -1,34 +1,27 @@
-"""Reads which records the topics accept."""
+"""Which records the topics accept."""
 
 import structlog
-from confluent_kafka import KafkaException
 
 from job.dataflow.written import TopicLimits
-from job.kafka.clients import admin, describe_error
-from job.kafka.security import KafkaAccess, librdkafka_settings
-from job.kafka.topic_settings import Settings, bytes_max, is_compacted, settings_of
-from job.plan.plan import JoinPlan
+from job.kafka.preflight import TopicsSnapshot
+from job.kafka.topic_settings import bytes_max, is_compacted
 
 _log = structlog.get_logger()
 
 
-def read_limits(plan: JoinPlan, access: KafkaAccess) -> TopicLimits:
-    """Kafka's defaults without the ACL to read the settings of a topic. Raises BrokerError."""
-    output = _settings(access, plan.output.topic)
-    dead_letters = None if plan.dead_letter is None else _settings(access, plan.dead_letter.topic)
+def limits_of(topics: TopicsSnapshot) -> TopicLimits:
+    """Kafka's defaults without the ACL to read the settings of a topic."""
+    output, dead_letter = topics.output, topics.dead_letter
+    for settings in (output, dead_letter):
+        if settings is not None and settings.error is not None:
+            _log.warning(
+                "topic_settings_not_read",
+                topic=settings.topic,
+                assumed=bytes_max({}),
+                reason=settings.error,
+            )
     return TopicLimits(
-        bytes_max(output),
-        0 if dead_letters is None else bytes_max(dead_letters),
-        requires_key=is_compacted(output),
+        bytes_max(output.values),
+        0 if dead_letter is None else bytes_max(dead_letter.values),
+        requires_key=is_compacted(output.values),
     )
-
-
-def _settings(access: KafkaAccess, topic: str) -> Settings:
-    try:
-        return settings_of(admin(librdkafka_settings(access)), access, topic)
-    except KafkaException as error:
-        assumed = bytes_max({})
-        _log.warning(
-            "topic_settings_not_read", topic=topic, assumed=assumed, reason=describe_error(error)
-        )
-        return {}

@@ -11,14 +11,14 @@ from job.event_time.partitions import Offsets
 from job.join_spec.sides import SIDES, Side
 from job.kafka.clients import (
     EARLIEST,
-    AdminClient,
     at_time,
     describe_error,
     list_offsets_of_topics,
     no_broker,
     topic_settings,
 )
-from job.kafka.security import KafkaAccess
+from job.kafka.kafka_admin import KafkaAdmin
+from job.kafka.preflight import TopicsSnapshot
 from job.kafka.topic_ids import check_commit_topic, topics
 from job.kafka.topic_settings import is_compacted
 from job.plan.plan import JoinPlan
@@ -27,15 +27,11 @@ _log = structlog.get_logger()
 
 
 def known_offsets(
-    client: AdminClient,
-    plan: JoinPlan,
-    access: KafkaAccess,
-    ends: Offsets,
-    from_ms: Mapping[Side, int],
+    kafka: KafkaAdmin, plan: JoinPlan, ends: Offsets, from_ms: Mapping[Side, int]
 ) -> dict[Side, KnownOffsets]:
     """The offsets of the partitions in `ends`. Raises BrokerError if no broker answers."""
     known = {}
-    try:
+    with kafka.raising_broker_error() as client:
         for side in SIDES:
             of_side = plan.side(side).topics
             offsets = list_offsets_of_topics(client, of_side, ends[side], at_time(from_ms[side]))
@@ -43,47 +39,37 @@ def known_offsets(
                 earliest=list_offsets_of_topics(client, of_side, ends[side], EARLIEST),
                 at_time={number: offset for number, offset in offsets.items() if offset >= 0},
             )
-    except KafkaException as error:
-        raise no_broker(access, error) from error
     return known
 
 
-def added_partitions(
-    client: AdminClient,
-    plan: JoinPlan,
-    access: KafkaAccess,
-    ends: Offsets,
-    counts: Mapping[Side, tuple[int, ...]],
-) -> Offsets:
+def added_partitions(topics: TopicsSnapshot, plan: JoinPlan, ends: Offsets) -> Offsets:
     """First offset of each partition that the old query has not read."""
     added: dict[Side, Mapping[int, int]] = {}
     for side in SIDES:
         of_side = plan.side(side).topics
         numbers = {
             of_side.number(topic, partition)
-            for topic, count in zip(of_side.names, counts[side], strict=True)
-            for partition in range(count)
+            for topic in of_side.names
+            for partition in range(topics.partitions[topic])
         }
-        try:
+        with topics.kafka.raising_broker_error() as client:
             added[side] = list_offsets_of_topics(
                 client, of_side, numbers - set(ends[side]), EARLIEST
             )
-        except KafkaException as error:
-            raise no_broker(access, error) from error
     return added
 
 
-def check_not_compacted(client: AdminClient, plan: JoinPlan, access: KafkaAccess) -> None:
+def check_not_compacted(kafka: KafkaAdmin, plan: JoinPlan) -> None:
     """Raises RetentionError if an input topic is compacted. Without the right to read its settings,
     a topic is not checked, and the log has a warning."""
     compacted = []
     for name in sorted(_input_topics(plan)):
         try:
-            if is_compacted(topic_settings(client, name)):
+            if is_compacted(topic_settings(kafka.client, name)):
                 compacted.append(name)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                raise no_broker(access, error) from error
+                raise no_broker(kafka.access, error) from error
             _log.warning("compaction_not_checked", topic=name, reason=describe_error(error))
     if compacted:
         raise RetentionError(
@@ -98,19 +84,15 @@ def _input_topics(plan: JoinPlan) -> set[str]:
     return {name for side in SIDES for name in plan.side(side).topics.names}
 
 
-def check_same_topics(
-    client: AdminClient, plan: JoinPlan, access: KafkaAccess, recorded: Mapping[str, str]
-) -> None:
+def check_same_topics(kafka: KafkaAdmin, plan: JoinPlan, recorded: Mapping[str, str]) -> None:
     """Raises RetentionError if an input topic was deleted and created again, CheckpointError if the
     commit topic of the old query was deleted or created again.
 
     `recorded`: ids of the topics in the old checkpoint.
     """
     inputs = _input_topics(plan)
-    try:
+    with kafka.raising_broker_error() as client:
         described = topics(client, inputs | ({plan.output.commit_topic} & recorded.keys()))
-    except KafkaException as error:
-        raise no_broker(access, error) from error
     check_commit_topic(plan, recorded, described)
     other = sorted(
         name

@@ -1,26 +1,25 @@
-"""Checks before the query starts that the topics exist and that the job may use them."""
+"""Checks before the query starts that the topics exist and that the job may use them.
+
+The checks read the topics once. The rest of the start uses this snapshot, and the same admin client
+for what must be read later.
+"""
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException
 
-from job.errors import BrokerError, SecurityError, StreamjoinError, TopicError
+from job.errors import SecurityError, TopicError
 from job.join_spec.output import Delivery
 from job.join_spec.security import Mechanism, Protocol
-from job.join_spec.sides import SIDES, Side
+from job.join_spec.sides import SIDES
 from job.join_spec.source_topics import PARTITIONS_MAX
-from job.kafka.clients import AclOperation, AdminClient, admin, answer, describe_error, no_broker
-from job.kafka.security import KafkaAccess, librdkafka_settings
-from job.kafka.topic_settings import check_settings
+from job.kafka.clients import AclOperation, answer, no_broker
+from job.kafka.kafka_admin import KafkaAdmin
+from job.kafka.security import KafkaAccess
+from job.kafka.topic_settings import TopicSettings, check_settings, read_settings
 from job.plan.plan import JoinPlan, SidePlan
-from job.waiting import wait_until
-
-# Enough for the first response of a loaded broker on a small machine.
-ANSWER_SECONDS = 10.0
-_POLL_SECONDS = 0.05
 
 _OPERATIONS = {"Read": AclOperation.READ, "Write": AclOperation.WRITE}
 
@@ -44,14 +43,41 @@ class _Findings(NamedTuple):
     """Number of partitions of the topics that exist."""
 
 
-def check_topics(plan: JoinPlan, access: KafkaAccess) -> dict[Side, tuple[int, ...]]:
-    """Check all topics of the plan. Returns the number of partitions of each input topic.
+@dataclass(frozen=True)
+class TopicsSnapshot:
+    """The topics of a plan, which `check_topics` has accepted."""
+
+    kafka: KafkaAdmin
+    """The client that has read the topics."""
+    partitions: Mapping[str, int]
+    """Number of partitions of each topic. A commit topic that does not exist is missing."""
+    output: TopicSettings
+    dead_letter: TopicSettings | None
+    """None: the plan has no dead-letter topic."""
+
+    def plan_with_partitions(self, plan: JoinPlan) -> JoinPlan:
+        """The plan with the numbers of partitions of its input topics, and of its output topic if
+        its results need it."""
+        output = plan.output
+        if output.partition_by is not None:
+            plan = replace(plan, output=replace(output, partitions=self.partitions[output.topic]))
+        return plan.reading(
+            {
+                side: tuple(self.partitions[name] for name in plan.side(side).topics.names)
+                for side in SIDES
+            }
+        )
+
+
+def check_topics(plan: JoinPlan, kafka: KafkaAdmin) -> TopicsSnapshot:
+    """Read and check all topics of the plan.
 
     Raises BrokerError if no broker answers, SecurityError if the broker refuses the login or denies
     access to a topic, TopicError if a topic does not exist, has too many partitions, or has
     settings with which the broker would refuse records.
     """
-    findings = _findings(_topic_uses(plan), access)
+    access = kafka.access
+    findings = _findings(_topic_uses(plan), kafka)
     if findings.denied:
         raise SecurityError(
             f"Kafka at {access.bootstrap_servers} denies access to topics; grant it with\n"
@@ -63,26 +89,11 @@ def check_topics(plan: JoinPlan, access: KafkaAccess) -> dict[Side, tuple[int, .
             + "\n".join(_creations(findings.missing, access))
         )
     _check_partition_counts(plan, findings.partitions)
-    check_settings(plan, access)
-    return {
-        side: tuple(findings.partitions[name] for name in plan.side(side).topics.names)
-        for side in SIDES
-    }
-
-
-def with_output_partitions(plan: JoinPlan, access: KafkaAccess) -> JoinPlan:
-    """The plan with the number of partitions of its output topic, if its results need it.
-
-    `check_topics` has checked the topic. Raises BrokerError.
-    """
-    output = plan.output
-    if output.partition_by is None:
-        return plan
-    try:
-        count = len(answer(_answers({output.topic}, access)[output.topic]).partitions)
-    except KafkaException as error:
-        raise no_broker(access, error) from error
-    return replace(plan, output=replace(output, partitions=count))
+    output = read_settings(kafka, plan.output.topic)
+    letters = plan.dead_letter
+    dead_letter = None if letters is None else read_settings(kafka, letters.topic)
+    check_settings(plan, output, dead_letter)
+    return TopicsSnapshot(kafka, findings.partitions, output, dead_letter)
 
 
 def _check_partition_counts(plan: JoinPlan, partitions: Mapping[str, int]) -> None:
@@ -120,8 +131,8 @@ def _sources(side: SidePlan) -> Iterator[TopicUse]:
         yield TopicUse(f"{side.side}.{field}", name, ("Read",))
 
 
-def _findings(uses: list[TopicUse], access: KafkaAccess) -> _Findings:
-    answers = _answers({use.topic for use in uses}, access)
+def _findings(uses: list[TopicUse], kafka: KafkaAdmin) -> _Findings:
+    answers = kafka.described({use.topic for use in uses})
     missing, denied, partitions = [], [], {}
     for use in uses:
         try:
@@ -133,7 +144,7 @@ def _findings(uses: list[TopicUse], access: KafkaAccess) -> _Findings:
             elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 denied.append(use)
             else:
-                raise no_broker(access, error) from error
+                raise no_broker(kafka.access, error) from error
         else:
             partitions[use.topic] = len(description.partitions)
             allowed = description.authorized_operations
@@ -141,71 +152,6 @@ def _findings(uses: list[TopicUse], access: KafkaAccess) -> _Findings:
             if allowed and not {_OPERATIONS[name] for name in use.operations} <= set(allowed):
                 denied.append(use)
     return _Findings(missing, denied, partitions)
-
-
-def _answers(topics: set[str], access: KafkaAccess) -> "dict[str, Future[Any]]":
-    """Description of each topic. A refused login ends the wait: it is not retried."""
-    errors: list[KafkaError] = []
-    client = _client(access, errors)
-    answers: dict[str, Future[Any]] = client.describe_topics(
-        TopicCollection(sorted(topics)),
-        include_authorized_operations=True,
-        request_timeout=ANSWER_SECONDS,
-    )
-
-    def have_arrived() -> bool:
-        client.poll(0)
-        for error in errors:
-            if (refusal := _refusal(error, access)) is not None:
-                raise refusal
-        return all(answer.done() for answer in answers.values())
-
-    if not wait_until(have_arrived, ANSWER_SECONDS, _POLL_SECONDS):
-        raise no_broker(access, "; ".join(_messages(errors)) or "no answer")
-    return answers
-
-
-def _client(access: KafkaAccess, errors: list[KafkaError]) -> AdminClient:
-    """A client that appends its errors to `errors` when it is polled."""
-    settings: dict[str, Any] = {**librdkafka_settings(access), "error_cb": errors.append}
-    try:
-        return admin(settings)
-    except KafkaException as error:  # e.g. a password that does not decrypt the key
-        raise SecurityError(
-            f"kafka.security cannot be used: {describe_error(error)}: check its files"
-        ) from error
-
-
-def _refusal(error: KafkaError, access: KafkaAccess) -> StreamjoinError | None:
-    """The permanent failure that an error of the client means. None: it may be transient."""
-    message, servers, security = error.str(), access.bootstrap_servers, access.security
-    if security is None:
-        return None
-    if "OAUTHBEARER token" in message:
-        where = f"{security.token_endpoint} returns no token: {message}"
-        if "error" in message:  # the endpoint's own response, by RFC 6749
-            return SecurityError(f"{where}; check client_id, client_secret_file and scope")
-        return BrokerError(
-            f"{where}; check kafka.security.token_endpoint, as seen from this machine"
-        )
-    if error.code() == KafkaError._AUTHENTICATION:
-        what = "the token" if security.mechanism is Mechanism.OAUTHBEARER else "user and password"
-        return SecurityError(
-            f"Kafka at {servers} refuses the login ({security}): {message}. Correct {what} in "
-            "kafka.security, or contact the administrator of the broker, then `restart`"
-        )
-    if error.code() == KafkaError._SSL or "SSL alert" in message:
-        return SecurityError(
-            f"no TLS with Kafka at {servers}: {message}. Check kafka.security: ca_file must "
-            "contain the CA that signed the broker's certificate, the certificate must "
-            "contain the host of bootstrap_servers, and certificate_file and key_file are "
-            "required if the broker requests a client certificate"
-        )
-    return None
-
-
-def _messages(errors: list[KafkaError]) -> list[str]:
-    return list(dict.fromkeys(error.str() for error in errors))[:3]
 
 
 def _grants(denied: list[TopicUse], access: KafkaAccess) -> Iterator[str]:

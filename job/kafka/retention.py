@@ -7,20 +7,11 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaException
-
 from job.errors import RetentionError
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.source_topics import SourceTopics
-from job.kafka.clients import (
-    EARLIEST,
-    LATEST,
-    AdminClient,
-    admin,
-    list_offsets_of_topics,
-    no_broker,
-)
-from job.kafka.security import KafkaAccess, librdkafka_settings
+from job.kafka.clients import EARLIEST, LATEST, AdminClient, list_offsets_of_topics
+from job.kafka.kafka_admin import KafkaAdmin
 from job.plan.plan import JoinPlan
 
 Offsets = Mapping[Side, Mapping[int, int]]
@@ -52,17 +43,17 @@ class Gap:
         return self.earliest
 
 
-def check_retention(plan: JoinPlan, access: KafkaAccess, read: Offsets | None) -> None:
+def check_retention(plan: JoinPlan, kafka: KafkaAdmin, read: Offsets | None) -> None:
     """`read`: the next offsets to read. None: no batch has ended.
 
     Raises RetentionError with each lost range of offsets, or BrokerError if no broker answers.
     """
-    if read is not None and (gaps := _all_gaps(plan, access, read)):
+    if read is not None and (gaps := _all_gaps(plan, kafka, read)):
         raise RetentionError(_describe_gaps(plan, gaps))
 
 
 def check_added_topics(
-    plan: JoinPlan, before: Mapping[Side, SourceTopics], access: KafkaAccess
+    plan: JoinPlan, before: Mapping[Side, SourceTopics], kafka: KafkaAdmin
 ) -> None:
     """Check that the topics that a start adds to `before` still have their first records.
 
@@ -76,19 +67,17 @@ def check_added_topics(
         }
         for side, topics in plan.topics.items()
     }
-    if gaps := _all_gaps(plan, access, added):
+    if gaps := _all_gaps(plan, kafka, added):
         raise RetentionError(
             f"{_describe_gaps(plan, gaps)}. Or start without the topic: set a "
             f"{gaps[0].side}.topic_pattern that does not match it, e.g. (?!{gaps[0].topic}$)…"
         )
 
 
-def _all_gaps(plan: JoinPlan, access: KafkaAccess, read: Offsets) -> list[Gap]:
-    client = admin(librdkafka_settings(access))
-    try:
+def _all_gaps(plan: JoinPlan, kafka: KafkaAdmin, read: Offsets) -> list[Gap]:
+    # Retention deletes records at any time, so the offsets are read for each check.
+    with kafka.raising_broker_error() as client:
         return [gap for side in SIDES for gap in _gaps(client, plan, side, read[side])]
-    except KafkaException as error:
-        raise no_broker(access, error) from error
 
 
 def _gaps(

@@ -16,8 +16,9 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
 from job.errors import CheckpointError, RetentionError, StreamjoinError
 from job.join_spec.output import Delivery
 from job.join_spec.sides import SIDES, Side
-from job.kafka.clients import ANSWER_SECONDS, AdminClient, admin, answer, no_broker
-from job.kafka.security import KafkaAccess, librdkafka_settings
+from job.kafka.clients import ANSWER_SECONDS, AdminClient, answer
+from job.kafka.kafka_admin import KafkaAdmin
+from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
 
 # A topic that cannot be described at present; its absence is reported by other checks.
@@ -56,7 +57,7 @@ class TopicIdentity:
     def begin(
         self,
         plan: JoinPlan,
-        access: KafkaAccess,
+        kafka: KafkaAdmin,
         recorded: Mapping[str, str],
         create: Callable[[], None],
     ) -> Mapping[str, str]:
@@ -65,19 +66,22 @@ class TopicIdentity:
         `plan`: the plan of the run, with all its topics. `create` creates the topics that the job
         creates itself; they are recorded, too. Raises RetentionError (input topic),
         CheckpointError (commit topic) or BrokerError.
+
+        The topics are described again: since the snapshot of the start, the job may have waited for
+        the JVM and for executors. A topic that was created again meanwhile must be refused here,
+        because the broker watch would detect it only after the query has read some records.
         """
         with self._lock:
             self.failure = None
             self._plan = plan
-            client = _client(access)
             used = _used(self._plan)
             self._expected = {topic: recorded[topic] for topic in recorded if topic in used}
-            described = _described(client, used, access)
+            described = _described(kafka, used)
             self._compare(described)
             check_commit_topic(self._plan, self._expected, described)
             create()
             if not used <= described.keys():
-                described = {**_described(client, used, access), **described}
+                described = {**_described(kafka, used), **described}
             self._expected |= {
                 name: topic.id for name, topic in described.items() if topic.id is not None
             }
@@ -97,7 +101,7 @@ class TopicIdentity:
         """Whether a paused query may be resumed; if not, `failure` is set."""
         with self._lock:
             try:
-                self._compare(_described(_client(access), self._expected, access))
+                self._compare(_described(KafkaAdmin(access), self._expected))
             except StreamjoinError as error:
                 self.failure = error
         return self.failure is None
@@ -164,15 +168,9 @@ def _used(plan: JoinPlan) -> set[str]:
     return used
 
 
-def _client(access: KafkaAccess) -> AdminClient:
-    return admin(librdkafka_settings(access))
-
-
-def _described(client: AdminClient, names: Iterable[str], access: KafkaAccess) -> dict[str, Topic]:
-    try:
+def _described(kafka: KafkaAdmin, names: Iterable[str]) -> dict[str, Topic]:
+    with kafka.raising_broker_error() as client:
         return topics(client, names)
-    except KafkaException as error:
-        raise no_broker(access, error) from error
 
 
 def _input_topic_error(

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 import structlog
-from confluent_kafka import KafkaException
 
 from job.errors import TopicError
 from job.join_spec.sides import SIDES, Side
-from job.kafka.clients import ANSWER_SECONDS, AdminClient, admin, no_broker
-from job.kafka.security import KafkaAccess, librdkafka_settings
+from job.kafka.clients import ANSWER_SECONDS, AdminClient
+from job.kafka.kafka_admin import KafkaAdmin
+from job.kafka.security import KafkaAccess
 from job.plan.fingerprint import recorded_topics
 from job.plan.plan import JoinPlan
 
@@ -19,7 +19,7 @@ _log = structlog.get_logger()
 
 
 def with_matching_topics(
-    plan: JoinPlan, frozen: Mapping[str, str] | None, access: KafkaAccess
+    plan: JoinPlan, frozen: Mapping[str, str] | None, kafka: KafkaAdmin
 ) -> JoinPlan:
     """The plan with the topics of its patterns: first the topics of the checkpoint, in their order.
 
@@ -27,11 +27,9 @@ def with_matching_topics(
     topic matches, if too many topics match, or if a topic of the checkpoint is missing;
     BrokerError.
     """
-    try:
-        matching = matching_topics(admin(librdkafka_settings(access)), plan)
-    except KafkaException as error:
-        raise no_broker(access, error) from error
-    topics = recorded_topics(plan, frozen)
+    with kafka.raising_broker_error() as client:
+        matching = matching_topics(client, plan)
+    topics, access = recorded_topics(plan, frozen), kafka.access
     for side, names in matching.items():
         known = topics[side]
         topics[side] = known.with_added(names)

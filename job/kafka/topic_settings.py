@@ -1,13 +1,14 @@
 """Checks before the query starts that no setting of a topic lets the broker refuse its records."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException
 
 from job.errors import TopicError
 from job.join_spec.durations import duration_text, milliseconds
-from job.kafka.clients import AdminClient, admin, no_broker, topic_settings
-from job.kafka.security import KafkaAccess, librdkafka_settings
+from job.kafka.clients import describe_error, no_broker, topic_settings
+from job.kafka.kafka_admin import KafkaAdmin
 from job.plan.plan import JoinPlan
 
 Settings = Mapping[str, str]
@@ -25,37 +26,37 @@ _UNREACHABLE = frozenset(
 )
 
 
-def check_settings(plan: JoinPlan, access: KafkaAccess) -> None:
-    """Check the settings of output and dead-letter topic, as far as the user may read them.
+@dataclass(frozen=True)
+class TopicSettings:
+    """Settings of a topic, as far as the user may read them."""
 
-    Raises TopicError or BrokerError.
-    """
-    client = admin(librdkafka_settings(access))
-    refusals = output_refusals(plan, _readable(client, access, plan.output.topic))
-    if plan.dead_letter is not None:
-        settings = _readable(client, access, plan.dead_letter.topic)
-        refusals += dead_letter_refusals(plan, settings)
-    if refusals:
-        raise TopicError("\n".join(refusals))
+    topic: str
+    values: Settings
+    """Empty: the user may not read them."""
+    error: str | None = None
+    """Why the user may not read them."""
 
 
-def settings_of(client: AdminClient, access: KafkaAccess, topic: str) -> Settings:
-    """Raises BrokerError, or KafkaException without the right to read them."""
+def read_settings(kafka: KafkaAdmin, topic: str) -> TopicSettings:
+    """Raises BrokerError."""
     try:
-        return topic_settings(client, topic)
+        return TopicSettings(topic, topic_settings(kafka.client, topic))
     except KafkaException as error:
         reason: KafkaError = error.args[0]
         if reason.code() in _UNREACHABLE or reason.retriable():
-            raise no_broker(access, error) from error
-        raise
+            raise no_broker(kafka.access, error) from error
+        return TopicSettings(topic, {}, describe_error(error))
 
 
-def _readable(client: AdminClient, access: KafkaAccess, topic: str) -> Settings:
-    """Empty without the right to read them, which job/delivery/topic_limits.py reports."""
-    try:
-        return settings_of(client, access, topic)
-    except KafkaException:
-        return {}
+def check_settings(
+    plan: JoinPlan, output: TopicSettings, dead_letter: TopicSettings | None
+) -> None:
+    """Check the settings of output and dead-letter topic. Raises TopicError."""
+    refusals = output_refusals(plan, output.values)
+    if dead_letter is not None:
+        refusals += dead_letter_refusals(plan, dead_letter.values)
+    if refusals:
+        raise TopicError("\n".join(refusals))
 
 
 def bytes_max(settings: Settings) -> int:

@@ -22,9 +22,10 @@ from job.change.replay import Replay
 from job.checkpoint.folder import Folder
 from job.dataflow.dataflow import micro_batches
 from job.dataflow.joins import Join, join_of
-from job.delivery.topic_limits import read_limits
+from job.delivery.topic_limits import limits_of
 from job.join_spec.sides import SIDES
-from job.kafka.preflight import check_topics, with_output_partitions
+from job.kafka.kafka_admin import KafkaAdmin
+from job.kafka.preflight import TopicsSnapshot, check_topics
 from job.kafka.security import KafkaAccess, kafka_access
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.real_time import CATCH_UP_CONF
@@ -68,7 +69,7 @@ def warm_up(
     try:
         with closing(join_of(spark, plan)) as join:
             batches = _Batches(join, planned)
-            records = _records(spark, _prepared(plan, access, replay), access, replay, join)
+            records = _records(spark, plan, access, replay, join)
             with _running(records, plan.name, checkpoint.path(_FOLDER), batches, join) as query:
                 while not (batches.have_ended.wait(_POLL_SECONDS) or is_cancelled()):
                     if (error := query.exception()) is not None:
@@ -124,14 +125,15 @@ def _records(
     if plan.real_time is not None:
         for name, value in CATCH_UP_CONF.items():
             spark.conf.set(name, value)
-    return micro_batches(spark, plan, access, read_limits(plan, access), join, replay)
+    topics = check_topics(plan, KafkaAdmin(access))
+    plan = _prepared(plan, topics, replay)
+    return micro_batches(spark, plan, access, limits_of(topics), join, replay)
 
 
-def _prepared(plan: JoinPlan, access: KafkaAccess, replay: Replay) -> JoinPlan:
+def _prepared(plan: JoinPlan, topics: TopicsSnapshot, replay: Replay) -> JoinPlan:
     """The plan with the numbers of partitions, the start positions and small batches."""
     plan = replace(plan, state_partitions=replay.state_partitions)
-    plan = plan.reading(check_topics(plan, access)).starting_at(replay.start_positions)
-    plan = with_output_partitions(plan, access)
+    plan = topics.plan_with_partitions(plan).starting_at(replay.start_positions)
     small = {side: _in_small_batches(plan.side(side)) for side in SIDES}
     return replace(plan, left=small["left"], right=small["right"])
 

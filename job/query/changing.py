@@ -28,7 +28,7 @@ from job.formats.registration import check_accepted
 from job.formats.registry import registry_access
 from job.join_spec.output import Delivery
 from job.join_spec.sides import SIDES, Side
-from job.kafka.clients import AdminClient, admin
+from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.known_offsets import (
     added_partitions,
     check_not_compacted,
@@ -36,7 +36,7 @@ from job.kafka.known_offsets import (
     known_offsets,
 )
 from job.kafka.preflight import check_topics
-from job.kafka.security import KafkaAccess, kafka_access, librdkafka_settings
+from job.kafka.security import KafkaAccess, kafka_access
 from job.plan.plan import JoinPlan
 from job.protocol.caller import call
 from job.protocol.calls import Resume, Stop
@@ -116,7 +116,7 @@ def checked(
     made = planned(old, new, old_checkpoint, state_partitions)
     changes.check_is_new(new_checkpoint)
     _check_schemas(new)
-    check_commit_topic_settings(new, _access(new))
+    check_commit_topic_settings(new, _kafka(new))
     return made
 
 
@@ -145,7 +145,7 @@ def hand_over(
     access = _access(new)
     made = checked(old, new, old_checkpoint, new_checkpoint, state_partitions)
     changes.prepare_new(old_checkpoint, new_checkpoint, made.replay)
-    prepare_commit_topic(replace(new, state_partitions=made.replay.state_partitions), access)
+    prepare_commit_topic(replace(new, state_partitions=made.replay.state_partitions), _kafka(new))
     if old.output.delivery is Delivery.EXACTLY_ONCE:
         _stop_deliveries(old, old_checkpoint, access, last_batch=made.replay.old_batch_id)
         changes.allow_return(old_checkpoint, new_checkpoint)
@@ -229,19 +229,18 @@ def planned(
 
     `state_partitions`: number for the new query. None: as many as the old query has.
     """
-    access = _access(new)
+    kafka = _kafka(new)
     old = frozen(old, checkpoint)
     new = replace(new, state_partitions=state_partitions or old.state_partitions)
     comparison = compared(old, new, is_shadow=is_shadow)
     cut, earlier = changes.read_cut(checkpoint), changes.read_replay(checkpoint)
-    client = _client(access)
-    check_same_topics(client, new, access, cut.topic_ids)
-    check_not_compacted(client, new, access)
+    check_same_topics(kafka, new, cut.topic_ids)
+    check_not_compacted(kafka, new)
     needed_ms = needed_from_ms(old, new, cut.watermark_ms)
-    known = known_offsets(client, new, access, cut.ends, needed_ms)
+    known = known_offsets(kafka, new, cut.ends, needed_ms)
     starts = start_offsets(new, cut, needed_ms, known)
     knows_late_rows = _has_same_event_times(old, new)
-    added = added_partitions(client, new, access, cut.ends, check_topics(new, access))
+    added = added_partitions(check_topics(new, kafka), new, cut.ends)
     replay = Replay(
         old_checkpoint=checkpoint.folder.root,
         old_query_id=cut.query_id,
@@ -376,5 +375,5 @@ def _access(plan: JoinPlan) -> KafkaAccess:
     return kafka_access(plan.bootstrap_servers, plan.security, plan.schema_registry)
 
 
-def _client(access: KafkaAccess) -> AdminClient:
-    return admin(librdkafka_settings(access))
+def _kafka(plan: JoinPlan) -> KafkaAdmin:
+    return KafkaAdmin(_access(plan))

@@ -17,7 +17,6 @@ from job.delivery.sink import RunningQuery
 from job.errors import CheckpointInUseError, ConflictError, SetupError, StreamjoinError
 from job.join_spec.durations import milliseconds
 from job.join_spec.sides import SIDES
-from job.kafka.preflight import check_topics
 from job.kafka.security import KafkaAccess, kafka_access
 from job.kafka.topic_ids import TopicIdentity
 from job.lineage.reports import Outcome, RunReports
@@ -190,10 +189,10 @@ class Engine:
         plan = self._plan
         access = kafka_access(plan.bootstrap_servers, plan.security, plan.schema_registry)
         self._redaction.add(access.secrets)
-        partitions = self._workers.submit(check_topics, plan, access)
+        topics = self._workers.submit(self._preparation.check_topics, access)
         # A failed check is raised in `prepare`: after a change the old topics may be deleted.
-        if plan.real_time is not None and partitions.exception() is None:
-            self._resources.provide_slots(plan.reading(partitions.result()).interval_tasks)
+        if plan.real_time is not None and topics.exception() is None:
+            self._resources.provide_slots(topics.result().plan_with_partitions(plan).interval_tasks)
         spark = self._resources.session()
         checkpoint = self._resources.checkpoint()
         if (successor := self._change.successor_of(checkpoint)) is not None:
@@ -207,10 +206,11 @@ class Engine:
             if self._machine.desired is not QueryState.RUNNING:
                 return
         checkpoint.desired_state = QueryState.RUNNING
-        plan = self._preparation.prepare(spark, checkpoint, access, partitions)
+        plan, limits = self._preparation.prepare(spark, checkpoint, access, topics)
+        del topics  # with the admin client of the start
         if plan.real_time is not None and self._resources.provide_slots(plan.interval_tasks):
             return  # The checkpoint has more state partitions than expected: run again.
-        with self._starter.start(spark, plan, access, checkpoint) as running:
+        with self._starter.start(spark, plan, access, limits, checkpoint) as running:
             try:
                 self._follow(running, access)
             finally:

@@ -12,16 +12,19 @@ from job.change.replay import Replay
 from job.checkpoint.changes import check_not_changed, replay_to_run
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.maintenance import remove_temporary_files, repair_logs
+from job.dataflow.written import TopicLimits
 from job.delivery.commit_topic import create_commit_topic_if_used
+from job.delivery.topic_limits import limits_of
 from job.errors import CheckpointError
 from job.event_time.partitions import Offsets
 from job.formats.pinning import check_schema_evolution
 from job.formats.registration import ensure_registered
 from job.formats.registry import RegistryAccess
 from job.formats.schemas import OutputSchema
-from job.join_spec.sides import SIDES, Side
+from job.join_spec.sides import SIDES
 from job.join_spec.start_positions import StartPositions
-from job.kafka.preflight import check_topics, with_output_partitions
+from job.kafka.kafka_admin import KafkaAdmin
+from job.kafka.preflight import TopicsSnapshot, check_topics
 from job.kafka.retention import check_added_topics, check_retention
 from job.kafka.security import KafkaAccess
 from job.kafka.topic_ids import TopicIdentity
@@ -58,17 +61,22 @@ class Preparation:
         """Settings frozen in the checkpoint. None: there is no checkpoint, or it is not read yet.
         Also set if the checkpoint refuses the start."""
 
+    def check_topics(self, access: KafkaAccess) -> TopicsSnapshot:
+        """The topics of the spec, without those of patterns. Runs while the JVM starts."""
+        return check_topics(self._plan, KafkaAdmin(access))
+
     def prepare(
         self,
         spark: SparkSession,
         checkpoint: Checkpoint,
         access: KafkaAccess,
-        partitions: "Future[dict[Side, tuple[int, ...]]]",
-    ) -> JoinPlan:
+        checked: "Future[TopicsSnapshot]",
+    ) -> tuple[JoinPlan, TopicLimits]:
         """The plan of this run: with its state partitions, start positions and topic partitions,
         the partitions of the output topic, and the ids of the output schemas.
 
-        Raises StreamjoinError if the checkpoint, the cluster or a topic does not allow the run.
+        `checked`: the result of `check_topics`. Raises StreamjoinError if the checkpoint, the
+        cluster or a topic does not allow the run.
         """
         now = datetime.now(UTC)
         for name in repair_logs(checkpoint.folder, now):
@@ -79,37 +87,42 @@ class Preparation:
         replay = replay_to_run(checkpoint)
         if self._settings.is_on_cluster:
             check_is_shared(checkpoint.folder, self._settings)
-        plan = self._plan
+        plan, topics = self._plan, None
         if plan.has_topic_patterns:
-            partitions.result()  # the brokers answer and accept the login
-            plan = self._with_found_topics(checkpoint, access)
+            plan, topics = self._with_found_topics(checkpoint, checked.result().kafka)
         plan = self._freeze_settings(plan, checkpoint, access.registry, replay)
         if replay is not None:
             checkpoint.ensure_query_id()  # Spark would choose another id than the change
         if self._settings.is_on_cluster:
             if plan.real_time is not None:
-                plan = plan.reading(partitions.result())
+                plan = (topics or checked.result()).plan_with_partitions(plan)
             _check_cluster(spark, plan, checkpoint)
         spark.conf.set("spark.sql.shuffle.partitions", plan.state_partitions)
         self._stats.on_start(checkpoint.last_batch_id, checkpoint.offsets, plan.topics)
-        if not plan.has_topic_patterns:
-            plan = plan.reading(partitions.result())
+        topics = topics or checked.result()
+        plan = topics.plan_with_partitions(plan)
         if (starts := checkpoint.start_positions) is not None:
             plan = plan.starting_at(starts)
-        self._check_topics(checkpoint, plan, access, replay)
-        return _with_output_schemas(with_output_partitions(plan, access), access.registry)
+        self._check_unread_records(checkpoint, plan, topics.kafka, replay)
+        return _with_output_schemas(plan, access.registry), limits_of(topics)
 
-    def _with_found_topics(self, checkpoint: Checkpoint, access: KafkaAccess) -> JoinPlan:
-        """The plan with the topics of its patterns and the numbers of their partitions.
+    def _with_found_topics(
+        self, checkpoint: Checkpoint, kafka: KafkaAdmin
+    ) -> tuple[JoinPlan, TopicsSnapshot]:
+        """The plan with the topics of its patterns, and all its topics.
+
+        The topics are read after the checkpoint: another job, whose lease has ended since, may have
+        added a topic to it.
 
         All checks of an added topic come before the checkpoint freezes it, so that a topic that is
         refused can be excluded from the pattern.
         """
-        plan = with_matching_topics(self._plan, self.frozen, access)
-        plan = plan.reading(check_topics(plan, access))
+        plan = with_matching_topics(self._plan, self.frozen, kafka)
+        topics = check_topics(plan, kafka)
+        plan = topics.plan_with_partitions(plan)
         if checkpoint.has_begun:
-            check_added_topics(plan, recorded_topics(self._plan, self.frozen), access)
-        return plan
+            check_added_topics(plan, recorded_topics(self._plan, self.frozen), kafka)
+        return plan, topics
 
     def _freeze_settings(
         self,
@@ -135,11 +148,11 @@ class Preparation:
         self.frozen = fingerprint(plan)
         return plan
 
-    def _check_topics(
+    def _check_unread_records(
         self,
         checkpoint: Checkpoint,
         plan: JoinPlan,
-        access: KafkaAccess,
+        kafka: KafkaAdmin,
         replay: Replay | None,
     ) -> None:
         """Check that the topics have the ids in the checkpoint, and still have its unread records.
@@ -154,11 +167,11 @@ class Preparation:
         if replay is not None:
             recorded, read = recorded or replay.topic_ids, read or replay.starts
         ids = self._identity.begin(
-            plan, access, recorded, lambda: create_commit_topic_if_used(plan, access)
+            plan, kafka, recorded, lambda: create_commit_topic_if_used(plan, kafka)
         )
         if ids != checkpoint.topic_ids:
             checkpoint.topic_ids = ids
-        check_retention(plan, access, _next_offsets(plan, read, checkpoint.start_positions))
+        check_retention(plan, kafka, _next_offsets(plan, read, checkpoint.start_positions))
 
 
 def _next_offsets(

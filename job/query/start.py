@@ -17,7 +17,6 @@ from job.delivery.dead_letter_writer import DeadLetterWriter
 from job.delivery.kept_back import KeptBack
 from job.delivery.record_writer import RecordWriter, record_writer
 from job.delivery.sink import BatchSink, RunningQuery, start_intervals, start_micro_batches
-from job.delivery.topic_limits import read_limits
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
 from job.protocol.status import Phase
@@ -46,13 +45,17 @@ class QueryStarter:
 
     @contextmanager
     def start(
-        self, spark: SparkSession, plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint
+        self,
+        spark: SparkSession,
+        plan: JoinPlan,
+        access: KafkaAccess,
+        limits: TopicLimits,
+        checkpoint: Checkpoint,
     ) -> Iterator[RunningQuery]:
         run = QueryRun(spark, plan, access, checkpoint, self._stats, self._resources)
         replay = read_replay(checkpoint)
         phase = None if plan.real_time is None else self._phases.begin(run)
         fence = checkpoint.fence  # before the rest of the checkpoint
-        limits = read_limits(plan, access)
         repeats_interval = checkpoint.interrupted_interval is not None
         as_interval = repeats_interval or phase is Phase.REAL_TIME
         with closing(join_of(spark, plan, as_interval=as_interval)) as join:

@@ -17,6 +17,7 @@ from job.delivery.delivered import Delivered
 from job.delivery.exactly_once import fence_slots
 from job.delivery.markers import MarkerReader, encoded, fence_key, marker_key
 from job.delivery.slots import Target, slot_of
+from job.kafka.clients import admin
 from tests.integration.topics import consume_all
 from tests.polling import wait_until
 from tests.unit.specs import plan
@@ -38,7 +39,8 @@ def reader(kafka: EmbeddedKafka, topic: str) -> MarkerReader:
 
 
 def new_reader(kafka: EmbeddedKafka, topic: str) -> MarkerReader:
-    return MarkerReader({"bootstrap.servers": kafka.bootstrap_servers}, topic, "markers")
+    client = {"bootstrap.servers": kafka.bootstrap_servers}
+    return MarkerReader(admin(client), client, topic, "markers")
 
 
 class Writer:

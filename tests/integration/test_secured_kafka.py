@@ -12,10 +12,11 @@ import httpx
 import pytest
 
 from job.dataflow.written import TopicLimits
-from job.delivery.topic_limits import read_limits
+from job.delivery.topic_limits import limits_of
 from job.errors import BrokerError, SecurityError, StreamjoinError
 from job.join_spec.spec import JoinSpec, spec_from_yaml
-from job.kafka.preflight import check_topics
+from job.kafka.kafka_admin import KafkaAdmin
+from job.kafka.preflight import TopicsSnapshot, check_topics
 from job.kafka.security import kafka_access
 from job.plan.planner import join_plan
 from job.redaction import MARK
@@ -267,9 +268,9 @@ def refusal(pairs: Pairs, user: User, **security: str | None) -> StreamjoinError
     return error.value
 
 
-def check(spec: JoinSpec) -> None:
+def check(spec: JoinSpec) -> TopicsSnapshot:
     access = kafka_access(spec.kafka.bootstrap_servers, spec.kafka.security)
-    check_topics(join_plan(spec, SQL, state_partitions=1), access)
+    return check_topics(join_plan(spec, SQL, state_partitions=1), KafkaAdmin(access))
 
 
 @pytest.fixture
@@ -296,11 +297,7 @@ def test_settings_that_the_user_may_not_read_are_taken_for_the_defaults(
         secured.allow(user.principal, operation, f"{pairs.name}.{part}")
     spec = spec_from_yaml(spec_of(pairs, user), {})
 
-    check(spec)
-    access = kafka_access(spec.kafka.bootstrap_servers, spec.kafka.security)
-    assert TopicLimits(1_048_588, 0) == read_limits(
-        join_plan(spec, SQL, state_partitions=1), access
-    )
+    assert TopicLimits(1_048_588, 0) == limits_of(check(spec))
 
 
 def test_wrong_password_is_reported_at_once(pairs: Pairs, secured: SecuredKafka) -> None:
@@ -363,7 +360,7 @@ def test_unreachable_token_endpoint_is_retryable(
 def test_spec_without_security_gets_a_hint_that_the_broker_may_need_it(
     pairs: Pairs, secured: SecuredKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("job.kafka.preflight.ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr("job.kafka.kafka_admin.ANSWER_SECONDS", 1.0)
     text = changed(pairs.spec(), kafka__bootstrap_servers=secured.servers_of(LOGIN))
     spec = spec_from_yaml(text, {})
     with pytest.raises(BrokerError, match=r"If it requires TLS or a login, set kafka\.security"):

@@ -14,6 +14,7 @@ from deploy.local.kafka import EmbeddedKafka
 from job.delivery.commit_protocol import Marker
 from job.delivery.markers import MarkerReader, encoded, marker_key
 from job.delivery.producers import is_lasting, with_remedy
+from job.kafka.clients import admin
 from job.real_time.transactions import Delivered
 from job.spark.failures import cause_of_class, failure_of
 from tests.faults.harness import proxied_kafka
@@ -287,7 +288,8 @@ def check_dead_letters(
     assert Counter("bddd") == writes.found().rows
     assert [set(), {key}] == marker_keys()
     client = {"bootstrap.servers": kafka.bootstrap_servers}
-    newest = MarkerReader(client, writes.commits, name).newest(partition, key, to_the_end=True)
+    reader = MarkerReader(admin(client), client, writes.commits, name)
+    newest = reader.newest(partition, key, to_the_end=True)
     assert Marker(9, "offsets", "q") == newest
 
     refusal = writes.failure(writes.run(only_slot=DEAD_LETTER_SLOT), "b", 8)

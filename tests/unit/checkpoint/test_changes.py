@@ -101,6 +101,7 @@ class World:
         monkeypatch.setattr(changing, "_stop_job", self._stop_job)
         monkeypatch.setattr(changing, "planned", self._planned)
         monkeypatch.setattr(changing, "_access", lambda _: None)
+        monkeypatch.setattr(changing, "_kafka", lambda _: None)
         monkeypatch.setattr(old_query, "running_job", lambda _: None)
         monkeypatch.setattr(changing, "prepare_commit_topic", lambda *_: None)
         monkeypatch.setattr(changing, "_check_schemas", lambda _: None)

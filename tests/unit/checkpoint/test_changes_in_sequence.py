@@ -89,7 +89,7 @@ def test_plan_of_another_change_keeps_back_what_the_second_query_keeps_back(
     cut = Cut("new-1", PlannedBatch(9, ends, 90_000), 91_000, REPLAY.starts, (), {})
     none = {side: KnownOffsets({0: 0, 1: 0}, {}) for side in SIDES}
     monkeypatch.setattr(changes, "read_cut", lambda _: cut)
-    monkeypatch.setattr(changing, "_client", lambda _: None)
+    monkeypatch.setattr(changing, "_kafka", lambda _: None)
     checks: list[object] = []
     for name in ("check_not_compacted", "check_same_topics"):
         monkeypatch.setattr(changing, name, lambda _, plan, *__: checks.append(plan))

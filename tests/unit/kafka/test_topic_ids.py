@@ -9,7 +9,8 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Uuid
 
 from job.errors import BrokerError, CheckpointError, RetentionError
-from job.kafka import topic_ids
+from job.kafka import kafka_admin, topic_ids
+from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.security import KafkaAccess
 from job.kafka.topic_ids import Topic, TopicIdentity
 from tests.unit.specs import plan
@@ -45,7 +46,7 @@ class Broker:
 def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     made = Broker()
     monkeypatch.setattr(topic_ids, "topics", made.answer)
-    monkeypatch.setattr(topic_ids, "_client", lambda _: CLIENT)
+    monkeypatch.setattr(kafka_admin, "admin", lambda _: CLIENT)
     return made
 
 
@@ -63,15 +64,17 @@ def test_ids_are_recorded_at_the_first_start_with_that_of_the_topic_the_job_crea
 ) -> None:
     commits = broker.topics.pop("tested.commits")
     found = identity.begin(
-        PLAN, ACCESS, {}, lambda: broker.topics.update({"tested.commits": commits})
+        PLAN, KafkaAdmin(ACCESS), {}, lambda: broker.topics.update({"tested.commits": commits})
     )
 
     assert broker.ids == found
-    assert found == identity.begin(PLAN, ACCESS, found, nothing)
+    assert found == identity.begin(PLAN, KafkaAdmin(ACCESS), found, nothing)
 
 
 def test_topic_that_is_no_longer_used_is_removed(broker: Broker, identity: TopicIdentity) -> None:
-    assert broker.ids == identity.begin(PLAN, ACCESS, {"old.dead": "x", "dead": "dead-1"}, nothing)
+    assert broker.ids == identity.begin(
+        PLAN, KafkaAdmin(ACCESS), {"old.dead": "x", "dead": "dead-1"}, nothing
+    )
 
 
 def test_input_that_was_created_again_is_refused_with_the_request_that_helps(
@@ -80,7 +83,7 @@ def test_input_that_was_created_again_is_refused_with_the_request_that_helps(
     recorded = broker.ids
     broker.recreate("clicks")
     with pytest.raises(RetentionError) as refusal:
-        identity.begin(PLAN, ACCESS, recorded, nothing)
+        identity.begin(PLAN, KafkaAdmin(ACCESS), recorded, nothing)
     for text in (
         "right.topic clicks (topic id clicks-1 in the checkpoint, clicks-2 on the broker)",
         'PATCH /v1/query/offsets with {"right": {"0": 0, "1": 0}}',
@@ -89,7 +92,7 @@ def test_input_that_was_created_again_is_refused_with_the_request_that_helps(
 
     broker.recreate("clicks", partitions=1)
     with pytest.raises(RetentionError, match="POST /v1/query/reset"):
-        identity.begin(PLAN, ACCESS, recorded, nothing)
+        identity.begin(PLAN, KafkaAdmin(ACCESS), recorded, nothing)
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["created again", "deleted"])
@@ -106,19 +109,19 @@ def test_commit_topic_that_was_deleted_is_refused_before_another_is_created(
         raise AssertionError("the commit topic must not be created")
 
     with pytest.raises(CheckpointError, match=r"tested\.commits was deleted.*at_least_once"):
-        identity.begin(PLAN, ACCESS, recorded, create)
+        identity.begin(PLAN, KafkaAdmin(ACCESS), recorded, create)
 
 
 @pytest.mark.parametrize("topic", ["dead", "attributed"])
 def test_recreated_topic_that_is_only_written_is_logged_once_and_recorded(
     broker: Broker, identity: TopicIdentity, topic: str
 ) -> None:
-    recorded = identity.begin(PLAN, ACCESS, broker.ids, nothing)
+    recorded = identity.begin(PLAN, KafkaAdmin(ACCESS), broker.ids, nothing)
     broker.recreate(topic)
     with structlog.testing.capture_logs() as logs:
         identity.check(CLIENT)
         identity.check(CLIENT)
-        assert broker.ids == identity.begin(PLAN, ACCESS, recorded, nothing)
+        assert broker.ids == identity.begin(PLAN, KafkaAdmin(ACCESS), recorded, nothing)
 
     assert identity.failure is None
     assert [("topic_recreated", topic)] * 2 == [(log["event"], log["topic"]) for log in logs]
@@ -128,7 +131,7 @@ def test_topic_that_is_created_again_while_the_query_runs_or_rests_is_a_failure(
     broker: Broker, identity: TopicIdentity
 ) -> None:
     identity.check(CLIENT)  # before the first start there is nothing to compare with
-    identity.begin(PLAN, ACCESS, {}, nothing)
+    identity.begin(PLAN, KafkaAdmin(ACCESS), {}, nothing)
     identity.check(CLIENT)
     assert identity.failure is None
     assert identity.is_unchanged(ACCESS)
@@ -137,7 +140,7 @@ def test_topic_that_is_created_again_while_the_query_runs_or_rests_is_a_failure(
     identity.check(CLIENT)
     assert isinstance(identity.failure, RetentionError)
 
-    identity.begin(PLAN, ACCESS, {}, nothing)  # after a reset
+    identity.begin(PLAN, KafkaAdmin(ACCESS), {}, nothing)  # after a reset
     assert identity.failure is None
     broker.recreate("impressions", partitions=3)
     broker.topics["impressions"] = Topic("impressions-3", 3)
@@ -148,7 +151,7 @@ def test_topic_that_is_created_again_while_the_query_runs_or_rests_is_a_failure(
 def test_paused_query_is_not_resumed_while_no_broker_answers(
     broker: Broker, identity: TopicIdentity
 ) -> None:
-    identity.begin(PLAN, ACCESS, {}, nothing)
+    identity.begin(PLAN, KafkaAdmin(ACCESS), {}, nothing)
     broker.is_away = True
 
     assert not identity.is_unchanged(ACCESS)
@@ -161,8 +164,8 @@ def test_broker_without_topic_ids_is_logged_once_and_its_topics_are_taken(
     recorded = broker.ids
     broker.topics = {name: Topic(None, 2) for name in NAMES}
     with structlog.testing.capture_logs() as logs:
-        assert {} == identity.begin(PLAN, ACCESS, {}, nothing)
-        assert recorded == identity.begin(PLAN, ACCESS, recorded, nothing)
+        assert {} == identity.begin(PLAN, KafkaAdmin(ACCESS), {}, nothing)
+        assert recorded == identity.begin(PLAN, KafkaAdmin(ACCESS), recorded, nothing)
         identity.check(CLIENT)
 
     assert identity.failure is None
@@ -179,7 +182,7 @@ def test_recreated_topic_of_several_is_named_with_a_request_that_the_service_acc
 ) -> None:
     made = plan(left__topic=None, left__topics=["impressions", "clicks"], right__topic="dead")
     identity = TopicIdentity(made, read=lambda: {"left": {0: 5, 1024: 7}, "right": {0: 1}})
-    identity.begin(made, ACCESS, broker.ids, nothing)
+    identity.begin(made, KafkaAdmin(ACCESS), broker.ids, nothing)
     broker.recreate("clicks")
     del broker.topics["impressions"]
     identity.check(CLIENT)

@@ -6,14 +6,15 @@ import pytest
 
 from job.errors import TopicError
 from job.join_spec.source_topics import TOPICS_MAX, SourceTopics
-from job.kafka import topic_patterns
+from job.kafka import kafka_admin
+from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.security import KafkaAccess
 from job.kafka.topic_patterns import with_matching_topics
 from job.plan.fingerprint import changes, fingerprint, incompatible_changes, with_added_topics
 from job.plan.plan import JoinPlan
 from tests.unit.specs import plan
 
-ACCESS = KafkaAccess("localhost:9092", None)
+ACCESS = KafkaAccess("localhost:9092")
 
 
 def of_pattern(pattern: str, **others: object) -> JoinPlan:
@@ -25,13 +26,13 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Names of the topics that exist."""
     names = {"clicks", "attributed", "dead", "tested.commits", "__consumer_offsets"}
     client = SimpleNamespace(list_topics=lambda **_: SimpleNamespace(topics=names))
-    monkeypatch.setattr(topic_patterns, "admin", lambda _: client)
+    monkeypatch.setattr(kafka_admin, "admin", lambda _: client)
     return names
 
 
 def found(made: JoinPlan, frozen: JoinPlan | None = None) -> tuple[str, ...]:
     settings = None if frozen is None else fingerprint(frozen)
-    return with_matching_topics(made, settings, ACCESS).left.topics.names
+    return with_matching_topics(made, settings, KafkaAdmin(ACCESS)).left.topics.names
 
 
 @pytest.mark.usefixtures("broker")
@@ -48,7 +49,7 @@ def test_pattern_matches_the_whole_name(broker: set[str]) -> None:
 
 def test_topics_are_read_by_one_source(broker: set[str]) -> None:
     broker |= {"eu", "us"}
-    made = with_matching_topics(of_pattern("eu|us"), None, ACCESS)
+    made = with_matching_topics(of_pattern("eu|us"), None, KafkaAdmin(ACCESS))
     assert "eu,us" == made.left.source_options["subscribe"]
     assert "clicks" == made.right.source_options["subscribe"]
 
@@ -63,7 +64,7 @@ def test_checkpoint_accepts_added_topics_and_no_others(broker: set[str]) -> None
     broker |= {"us", "asia", "eu"}
     frozen = fingerprint(plan(left__topic=None, left__topics=["us", "eu"]))
     for pattern, wanted in (("us|eu|asia", []), ("us|asia", ["left.topic"])):
-        made = with_matching_topics(of_pattern(pattern), frozen, ACCESS)
+        made = with_matching_topics(of_pattern(pattern), frozen, KafkaAdmin(ACCESS))
         refused = changes(with_added_topics(frozen, made), fingerprint(made))
         assert wanted == [change.field for change in refused]
     listed = plan(left__topic=None, left__topics=["us", "eu", "asia"])

@@ -95,6 +95,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "kafka": (
         "security",
         "clients",
+        "kafka_admin",
         "topics",
         "topic_patterns",
         "topic_settings",

@@ -308,7 +308,7 @@ def test_changed_query_continues_with_the_new_spec_although_an_old_topic_was_del
 ) -> None:
     engine = engine_of(plan(**changes), monkeypatch)
     missing = MagicMock(side_effect=TopicError("output.topic does not exist"))
-    monkeypatch.setattr("job.query.engine.check_topics", missing)
+    monkeypatch.setattr("job.query.preparation.check_topics", missing)
     engine._resources = MagicMock()
     new = PlannedSpec(WrittenSpec(NEW, spec_from_yaml(NEW, {})), plan())
     monkeypatch.setattr(engine._change, "successor_of", lambda _: new)

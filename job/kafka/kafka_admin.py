@@ -1,0 +1,92 @@
+"""The admin client of one start or of one change, and its errors as errors for users."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+
+from job.errors import BrokerError, SecurityError, StreamjoinError
+from job.join_spec.security import Mechanism
+from job.kafka.clients import AdminClient, admin, describe_error, no_broker
+from job.kafka.security import KafkaAccess, librdkafka_settings
+from job.waiting import wait_until
+
+# Enough for the first response of a loaded broker on a small machine.
+ANSWER_SECONDS = 10.0
+_POLL_SECONDS = 0.05
+
+
+class KafkaAdmin:
+    def __init__(self, access: KafkaAccess) -> None:
+        """Raises SecurityError if librdkafka does not accept kafka.security."""
+        self.access = access
+        self._errors: list[KafkaError] = []
+        """Errors of the client, added when it is polled."""
+        settings: dict[str, Any] = {**librdkafka_settings(access), "error_cb": self._errors.append}
+        try:
+            self.client: AdminClient = admin(settings)
+        except KafkaException as error:  # e.g. a password that does not decrypt the key
+            raise SecurityError(
+                f"kafka.security cannot be used: {describe_error(error)}: check its files"
+            ) from error
+
+    @contextmanager
+    def raising_broker_error(self) -> Iterator[AdminClient]:
+        """The client. Raises BrokerError for a KafkaException in the block."""
+        try:
+            yield self.client
+        except KafkaException as error:
+            raise no_broker(self.access, error) from error
+
+    def described(self, topics: set[str]) -> "dict[str, Future[Any]]":
+        """Description of each topic. A refused login ends the wait: it is not retried."""
+        answers: dict[str, Future[Any]] = self.client.describe_topics(
+            TopicCollection(sorted(topics)),
+            include_authorized_operations=True,
+            request_timeout=ANSWER_SECONDS,
+        )
+
+        def have_arrived() -> bool:
+            self.client.poll(0)
+            for error in self._errors:
+                if (refusal := _refusal(error, self.access)) is not None:
+                    raise refusal
+            return all(answer.done() for answer in answers.values())
+
+        if not wait_until(have_arrived, ANSWER_SECONDS, _POLL_SECONDS):
+            raise no_broker(self.access, "; ".join(_messages(self._errors)) or "no answer")
+        return answers
+
+
+def _refusal(error: KafkaError, access: KafkaAccess) -> StreamjoinError | None:
+    """The permanent failure that an error of the client means. None: it may be transient."""
+    message, servers, security = error.str(), access.bootstrap_servers, access.security
+    if security is None:
+        return None
+    if "OAUTHBEARER token" in message:
+        where = f"{security.token_endpoint} returns no token: {message}"
+        if "error" in message:  # the endpoint's own response, by RFC 6749
+            return SecurityError(f"{where}; check client_id, client_secret_file and scope")
+        return BrokerError(
+            f"{where}; check kafka.security.token_endpoint, as seen from this machine"
+        )
+    if error.code() == KafkaError._AUTHENTICATION:
+        what = "the token" if security.mechanism is Mechanism.OAUTHBEARER else "user and password"
+        return SecurityError(
+            f"Kafka at {servers} refuses the login ({security}): {message}. Correct {what} in "
+            "kafka.security, or contact the administrator of the broker, then `restart`"
+        )
+    if error.code() == KafkaError._SSL or "SSL alert" in message:
+        return SecurityError(
+            f"no TLS with Kafka at {servers}: {message}. Check kafka.security: ca_file must "
+            "contain the CA that signed the broker's certificate, the certificate must "
+            "contain the host of bootstrap_servers, and certificate_file and key_file are "
+            "required if the broker requests a client certificate"
+        )
+    return None
+
+
+def _messages(errors: list[KafkaError]) -> list[str]:
+    return list(dict.fromkeys(error.str() for error in errors))[:3]
