@@ -8,9 +8,9 @@ in an interval of real-time mode, the watermark of the interval decides.
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
-from job.event_time.partitions import Offsets
+from job.event_time.partitions import Offsets, RecordedEventTimes
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.source_topics import SourceTopics
 
@@ -61,10 +61,10 @@ class Cut:
     late: tuple[LateBelow, ...]
     """In the order of the batches. An entry applies to the rows after the ends of the entry
     before."""
-    event_times: Mapping[str, Any]
-    """Document with the event times that the old query has read (event_time/partitions.py)."""
-    recorded_event_times: Mapping[str, Any] = field(default_factory=dict)
-    """The same document as the old query wrote it, perhaps some seconds before the cut."""
+    event_times: RecordedEventTimes
+    """Event times that the old query has read."""
+    recorded_event_times: RecordedEventTimes = field(default_factory=RecordedEventTimes)
+    """The same as the old query wrote them, perhaps some seconds before the cut."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """Kafka's ids of the topics of the old query."""
     late_unknown_before: Offsets = field(default_factory=lambda: {side: {} for side in SIDES})

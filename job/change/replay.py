@@ -15,12 +15,14 @@ them, or the incomplete input causes them.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Self
+
+from pydantic import Field
 
 from job.change.cut import LateBelow, PlannedBatch, late_by_batch
-from job.event_time.partitions import Offsets, Partitions
+from job.document import Document
+from job.event_time.partitions import Offsets, Partitions, RecordedEventTimes
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.start_positions import StartPositions
 
@@ -50,8 +52,8 @@ class Expired:
     """Watermark at which the rows had expired. None: that of the replay."""
 
 
-@dataclass(frozen=True)
-class Replay:
+class Replay(Document):
+    file_name = "change.json"
     old_checkpoint: str
     old_query_id: str
     old_batch_id: int
@@ -63,13 +65,13 @@ class Replay:
     next_watermark_ms: int
     state_partitions: int
     """Number of state partitions of the new query."""
-    event_times: Mapping[str, Any]
-    """Document with the event times that the old query has read."""
+    event_times: RecordedEventTimes
+    """Event times that the old query has read."""
     late: tuple[LateBelow, ...] = ()
     """Rows that were late in the old query. The new query drops them."""
     expired: tuple[Expired, ...] = ()
-    topic_ids: Mapping[str, str] = field(default_factory=dict)
-    late_unknown_before: Offsets = field(default_factory=lambda: {side: {} for side in SIDES})
+    topic_ids: Mapping[str, str] = Field(default_factory=dict)
+    late_unknown_before: Offsets = Field(default_factory=lambda: {side: {} for side in SIDES})
     """Rows before these offsets are read again, also those that were late in the old query."""
     is_shadow: bool = False
     """Whether the old query continues."""
@@ -152,65 +154,7 @@ class Replay:
 
     def partitions(self, read: Offsets) -> Partitions:
         """The partitions with the event times of the old query."""
-        return Partitions.from_document(self.event_times, read)
-
-    def document(self) -> dict[str, Any]:
-        """The JSON document that `from_document` reads."""
-        return {
-            "old_checkpoint": self.old_checkpoint,
-            "old_query_id": self.old_query_id,
-            "old_batch_id": self.old_batch_id,
-            "starts": _written(self.starts),
-            "ends": _written(self.ends),
-            "watermark_ms": self.watermark_ms,
-            "next_watermark_ms": self.next_watermark_ms,
-            "state_partitions": self.state_partitions,
-            "event_times": dict(self.event_times),
-            "late": [
-                {"ends": _written(late.ends), "watermark_ms": late.watermark_ms}
-                for late in self.late
-            ],
-            "expired": [
-                {
-                    "side": rows.side,
-                    "kept_ms": rows.kept_ms,
-                    "window_ms": rows.window_ms,
-                    "ends": None if rows.ends is None else _written(rows.ends),
-                    "watermark_ms": rows.watermark_ms,
-                }
-                for rows in self.expired
-            ],
-            "topic_ids": dict(self.topic_ids),
-            "late_unknown_before": _written(self.late_unknown_before),
-            "is_shadow": self.is_shadow,
-            "query_id": self.query_id,
-            "first_offsets": None if self.first_offsets is None else _written(self.first_offsets),
-        }
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Self:
-        first = document.get("first_offsets")
-        return cls(
-            old_checkpoint=document["old_checkpoint"],
-            old_query_id=document["old_query_id"],
-            old_batch_id=document["old_batch_id"],
-            starts=_read(document["starts"]),
-            ends=_read(document["ends"]),
-            watermark_ms=document["watermark_ms"],
-            next_watermark_ms=document["next_watermark_ms"],
-            state_partitions=document["state_partitions"],
-            event_times=document["event_times"],
-            late=tuple(
-                LateBelow(_read(late["ends"]), int(late["watermark_ms"]))
-                for late in document["late"]
-            ),
-            expired=tuple(_expired(rows) for rows in document["expired"]),
-            topic_ids=document["topic_ids"],
-            late_unknown_before=_read(document["late_unknown_before"]),
-            is_shadow=document["is_shadow"],
-            query_id=document.get("query_id"),
-            first_offsets=None if first is None else _read(first),
-        )
+        return Partitions.restored(self.event_times, read)
 
 
 def late_rows(
@@ -252,26 +196,7 @@ def expired_before(earlier: Replay | None, outer_sides: Collection[Side]) -> tup
     )
 
 
-def _expired(document: Mapping[str, Any]) -> Expired:
-    window, ends = document["window_ms"], document.get("ends")
-    return Expired(
-        document["side"],
-        None if document["kept_ms"] is None else int(document["kept_ms"]),
-        None if window is None else (int(window[0]), int(window[1])),
-        None if ends is None else _read(ends),
-        document.get("watermark_ms"),
-    )
-
-
 def _has_reached(read: Offsets, ends: Offsets) -> bool:
     return all(
         read[side].get(number, 0) >= end for side in SIDES for number, end in ends[side].items()
     )
-
-
-def _written(offsets: Offsets) -> dict[str, dict[str, int]]:
-    return {side: {str(n): int(offset) for n, offset in offsets[side].items()} for side in SIDES}
-
-
-def _read(offsets: Mapping[str, Mapping[str, int]]) -> Offsets:
-    return {side: {int(n): int(offset) for n, offset in offsets[side].items()} for side in SIDES}

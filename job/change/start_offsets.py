@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from job.change.cut import Cut
 from job.errors import RetentionError
-from job.event_time.partitions import OBSERVED_PARTITIONS_MAX, Offsets, recorded
+from job.event_time.partitions import OBSERVED_PARTITIONS_MAX, Offsets
 from job.instants import from_epoch_ms
 from job.join_spec.durations import milliseconds
 from job.join_spec.sides import OTHER_SIDE, SIDES, Side
@@ -94,12 +94,12 @@ def start_offsets(
 def _newest_ms(cut: Cut, side: Side, number: int) -> int | None:
     """Newest event time of a partition up to the cut. None: the document of the event times is
     older than the cut, or contains samples."""
-    entry = recorded(cut.recorded_event_times, side, number)
-    if entry is None or entry[0] != cut.ends[side][number]:
+    entry = cut.recorded_event_times.side(side).get(number)
+    if entry is None or entry.offset != cut.ends[side][number]:
         return None
     if len(cut.ends[side]) > OBSERVED_PARTITIONS_MAX:
         return None
-    return entry[1]
+    return entry.event_time_ms
 
 
 def _with_a_minimum(

@@ -21,15 +21,26 @@ from dataclasses import dataclass
 
 from job.change.cut import Cut, PlannedBatch
 from job.change.replay import Replay, ReplayPhase, late_rows
-from job.checkpoint.checkpoint import CHANGE, Checkpoint
+from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.documents import read_document, write_document
+from job.document import Document
 from job.errors import CheckpointError, ConflictError, StreamjoinError
 from job.event_time.partitions import Offsets
 from job.join_spec.sides import SIDES, Side
 from job.protocol.reports import ChangeRequestReport
 
-_CHANGED = "changed.json"
-_REQUESTED = "requested_change.json"
+
+class Changed(Document):
+    file_name = "changed.json"
+    checkpoint: str
+    """Checkpoint of the new query."""
+    spec: str | None = None
+    """YAML of the new spec. None: the user starts the new query."""
+    old_spec: str | None = None
+
+
+class RequestedChange(Document, ChangeRequestReport):
+    file_name = "requested_change.json"
 
 
 @dataclass(frozen=True)
@@ -63,7 +74,7 @@ def read_cut(checkpoint: Checkpoint) -> Cut:
             "has no state to continue: wait until `change` of GET /v1/query has the phase `over`"
         )
     commit = (folder.text(f"query/commits/{last}") or "").splitlines()
-    event_times = checkpoint.partitions.document()
+    event_times = checkpoint.partitions.recorded()
     first_offsets = _first_offsets(checkpoint, earlier)
     recorded = checkpoint.recorded_interval
     late, late_unknown_before = late_rows(
@@ -77,7 +88,7 @@ def read_cut(checkpoint: Checkpoint) -> Cut:
         first_offsets=first_offsets,
         late=late,
         event_times=event_times,
-        recorded_event_times=checkpoint.event_times or {},
+        recorded_event_times=checkpoint.event_times,
         topic_ids=checkpoint.topic_ids,
         late_unknown_before=late_unknown_before,
     )
@@ -148,7 +159,7 @@ def _write_replay(new: Checkpoint, replay: Replay) -> None:
     check_is_new(new)
     # This file first: while the checkpoint contains it, a start is refused until the start
     # positions are written, or until `hand_over`.
-    write_document(new.folder, CHANGE, replay.document())
+    write_document(new.folder, replay)
     new.start_at(replay.start_positions)
 
 
@@ -164,48 +175,49 @@ def check_is_new(checkpoint: Checkpoint) -> None:
 def hand_over(old: Checkpoint, new: Checkpoint, texts: SpecTexts | None = None) -> None:
     """Make the change effective. `texts`: the job of the old query continues with the new spec.
     None: the user starts the new query."""
-    specs = {} if texts is None else {"spec": texts.new, "old_spec": texts.old}
-    write_document(old.folder, _CHANGED, {"checkpoint": new.folder.root, **specs})
+    changed = Changed(checkpoint=new.folder.root)
+    if texts is not None:
+        changed = Changed(checkpoint=new.folder.root, spec=texts.new, old_spec=texts.old)
+    write_document(old.folder, changed)
 
 
 @contextmanager
 def taken_back(old: Checkpoint) -> Iterator[None]:
     """Undo `hand_over`. If the block raises an error, the change is effective again."""
-    old.folder.remove(_REQUESTED)  # This change was made.
-    document = read_document(old.folder, _CHANGED)
-    old.folder.remove(_CHANGED)
+    old.folder.remove(RequestedChange.file_name)  # This change was made.
+    changed = read_document(old.folder, Changed)
+    old.folder.remove(Changed.file_name)
     try:
         yield
     except StreamjoinError:
-        if document is not None:
-            write_document(old.folder, _CHANGED, document)
+        if changed is not None:
+            write_document(old.folder, changed)
         raise
 
 
 def write_request(checkpoint: Checkpoint, report: ChangeRequestReport) -> None:
-    write_document(checkpoint.folder, _REQUESTED, report.model_dump(mode="json"))
+    write_document(checkpoint.folder, RequestedChange(**report.model_dump()))
 
 
 def read_request(checkpoint: Checkpoint) -> ChangeRequestReport | None:
     """The last requested change of the query. None: there was none, or it was made and undone."""
-    document = read_document(checkpoint.folder, _REQUESTED)
+    document = read_document(checkpoint.folder, RequestedChange)
     if document is None:
         return None
-    fields = {name: value for name, value in document.items() if name != "format"}
-    return ChangeRequestReport.model_validate(fields)
+    return ChangeRequestReport(**document.model_dump(exclude={"format"}))
 
 
 def successor(checkpoint: Checkpoint) -> str | None:
     """The checkpoint that continues this one. None: the query of this one may start."""
-    document = read_document(checkpoint.folder, _CHANGED)
-    return None if document is None else str(document["checkpoint"])
+    changed = read_document(checkpoint.folder, Changed)
+    return None if changed is None else changed.checkpoint
 
 
 def successor_spec(checkpoint: Checkpoint) -> str | None:
     """YAML of the spec that continues this checkpoint. None: no query continues it, or the user
     starts that query."""
-    document = read_document(checkpoint.folder, _CHANGED)
-    return None if document is None else document.get("spec")
+    changed = read_document(checkpoint.folder, Changed)
+    return None if changed is None else changed.spec
 
 
 def predecessor(checkpoint: Checkpoint) -> Checkpoint:
@@ -225,16 +237,15 @@ def old_spec(checkpoint: Checkpoint) -> str:
 
     Raises ConflictError if the job did not make the change itself.
     """
-    document = read_document(checkpoint.folder, _CHANGED)
-    text = None if document is None else document.get("old_spec")
-    if text is None:
+    changed = read_document(checkpoint.folder, Changed)
+    if changed is None or changed.old_spec is None:
         raise ConflictError(
             f"{checkpoint.folder.root} does not contain the old spec, because the change was not "
             "made over HTTP: run `streamjoin change OLD_SPEC NEW_SPEC --undo`, and start the old "
             "spec",
             allowed=[],
         )
-    return str(text)
+    return changed.old_spec
 
 
 def check_not_changed(checkpoint: Checkpoint) -> None:
@@ -249,8 +260,7 @@ def check_not_changed(checkpoint: Checkpoint) -> None:
 
 def read_replay(checkpoint: Checkpoint) -> Replay | None:
     """The replay of the query. None: the query replaces no other one."""
-    document = read_document(checkpoint.folder, CHANGE)
-    return None if document is None else Replay.from_document(document)
+    return read_document(checkpoint.folder, Replay)
 
 
 def replay_to_run(checkpoint: Checkpoint) -> Replay | None:

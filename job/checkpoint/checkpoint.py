@@ -25,31 +25,33 @@ import uuid
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 from job.change.cut import PlannedBatch
-from job.checkpoint.documents import FINGERPRINT, read_document, write_document
+from job.change.replay import Replay
+from job.checkpoint.documents import (
+    NEVER_OWNED,
+    DesiredState,
+    ExactlyOnce,
+    Fence,
+    Fingerprint,
+    Replaces,
+    Starts,
+    Topics,
+    read_document,
+    write_document,
+)
 from job.checkpoint.folder import Folder
 from job.errors import CheckpointError
 from job.event_time.interval import Interval
-from job.event_time.partitions import Offsets, Partitions
+from job.event_time.partitions import Offsets, Partitions, RecordedEventTimes
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.source_topics import SourceTopics
 from job.join_spec.start_positions import StartPositions
 from job.plan.fingerprint import changes, frozen_topics
 from job.protocol.status import QueryState
 
-_DESIRED_STATE = "desired_state.json"
-_START_POSITIONS = "starts.json"
-EXACTLY_ONCE = "exactly_once.json"
-_TOPICS = "topics.json"
-_REPLACES = "replaces.json"
-_EVENT_TIMES = "event_times.json"
-_INTERVAL = "interval.json"
-_FENCE = "fence.json"
-CHANGE = "change.json"
 ASIDE = "aside-"
 """Prefix of the folders with files that a reset, a restore or a repair has moved."""
 
@@ -69,15 +71,15 @@ class Checkpoint:
     @property
     def fingerprint(self) -> Mapping[str, str] | None:
         """The frozen settings. None: no batch was planned yet, so a start may change them."""
-        document = read_document(self.folder, FINGERPRINT)
+        document = read_document(self.folder, Fingerprint)
         if document is not None:
             begun = self.has_begun or self.recorded_interval is not None
-            return dict(document["settings"]) if begun else None
+            return document.settings if begun else None
         if self.folder.exists("query"):
             raise CheckpointError(
-                f"{self.folder.root} contains a checkpoint but no {FINGERPRINT}, so its settings "
-                "are unknown. Restore the file, or set another folder in `checkpoint` and start "
-                "with --new-query"
+                f"{self.folder.root} contains a checkpoint but no {Fingerprint.file_name}, so its "
+                "settings are unknown. Restore the file, or set another folder in `checkpoint` and "
+                "start with --new-query"
             )
         return None
 
@@ -97,46 +99,42 @@ class Checkpoint:
                 "`checkpoint` and start with --new-query (rows now in state are then not joined, "
                 "and results may be delivered again)"
             )
-        document = read_document(self.folder, FINGERPRINT) or {}
-        if document.get("settings") != wanted:
-            write_document(self.folder, FINGERPRINT, {"settings": dict(wanted)})
+        document = Fingerprint(settings=dict(wanted))
+        if read_document(self.folder, Fingerprint) != document:
+            write_document(self.folder, document)
 
     @property
     def desired_state(self) -> QueryState:
-        document = read_document(self.folder, _DESIRED_STATE)
-        return QueryState(document["state"]) if document else QueryState.RUNNING
+        document = read_document(self.folder, DesiredState)
+        return QueryState.RUNNING if document is None else document.state
 
     @desired_state.setter
     def desired_state(self, state: QueryState) -> None:
         assert state in _DESIRABLE
         if self.desired_state is not state:
-            write_document(self.folder, _DESIRED_STATE, {"state": state.value})
+            write_document(self.folder, DesiredState(state=state))
 
     @property
     def start_positions(self) -> StartPositions | None:
         """Offsets from which the first start reads. None: `start_from` of the spec."""
-        document = read_document(self.folder, _START_POSITIONS)
+        document = read_document(self.folder, Starts)
         if document is None:
             return None
-        return StartPositions.model_validate(
-            {name: value for name, value in document.items() if name != "format"}
-        )
+        return StartPositions(left=document.left, right=document.right)
 
     def start_at(self, positions: StartPositions) -> None:
         """Set the offsets from which the first start reads."""
-        write_document(self.folder, _START_POSITIONS, positions.model_dump(mode="json"))
+        write_document(self.folder, Starts(left=positions.left, right=positions.right))
 
     @property
     def topic_ids(self) -> Mapping[str, str]:
         """Kafka's id by topic. Empty: no batch was planned yet."""
-        document = read_document(self.folder, _TOPICS)
-        if document is None or not self.has_begun:
-            return {}
-        return dict(document["topics"])
+        document = read_document(self.folder, Topics)
+        return {} if document is None or not self.has_begun else document.topics
 
     @topic_ids.setter
     def topic_ids(self, ids: Mapping[str, str]) -> None:
-        write_document(self.folder, _TOPICS, {"topics": dict(ids)})
+        write_document(self.folder, Topics(topics=dict(ids)))
 
     @property
     def has_begun(self) -> bool:
@@ -183,18 +181,18 @@ class Checkpoint:
     @property
     def source_topics(self) -> Mapping[Side, SourceTopics]:
         """The frozen topics of each side, in their order."""
-        document = read_document(self.folder, FINGERPRINT)
-        frozen = {} if document is None else document["settings"]
+        document = read_document(self.folder, Fingerprint)
+        frozen = {} if document is None else document.settings
         return {
             side: topics for side in SIDES if (topics := frozen_topics(frozen, side)) is not None
         }
 
     @property
-    def event_times(self) -> Mapping[str, Any] | None:
-        """The document that `partitions` has written. None: it is missing or cannot be read."""
+    def event_times(self) -> RecordedEventTimes:
+        """The document that `partitions` has written. Empty: it is missing or cannot be read."""
         with suppress(CheckpointError):
-            return self.folder.read(_EVENT_TIMES)
-        return None
+            return read_document(self.folder, RecordedEventTimes) or RecordedEventTimes()
+        return RecordedEventTimes()
 
     @property
     def partitions(self) -> Partitions:
@@ -203,17 +201,16 @@ class Checkpoint:
         The event times are lower bounds. A partition has none if its entry in the file is missing,
         or if the file cannot be read: then the watermark waits for records of the partition.
         """
-        return Partitions.from_document(self.event_times, self.offsets)
+        return Partitions.restored(self.event_times, self.offsets)
 
     @partitions.setter
     def partitions(self, partitions: Partitions) -> None:
-        self.folder.write(_EVENT_TIMES, partitions.document())
+        write_document(self.folder, partitions.recorded())
 
     @property
     def recorded_interval(self) -> Interval | None:
         """The last interval of real-time mode that may have begun. None: there was none."""
-        document = read_document(self.folder, _INTERVAL)
-        return None if document is None else Interval.from_document(document)
+        return read_document(self.folder, Interval)
 
     @property
     def interrupted_interval(self) -> Interval | None:
@@ -241,19 +238,18 @@ class Checkpoint:
     def record_interval(self, interval: Interval) -> None:
         """Replace the record of the previous interval. Called before a row of `interval` is
         written, and once the previous interval needs no repetition."""
-        write_document(self.folder, _INTERVAL, interval.document())
+        write_document(self.folder, interval)
 
     @property
     def fence(self) -> int:
         """Number of the newest fence of the query's producers. 0: there was none."""
-        document = read_document(self.folder, _FENCE)
-        return 0 if document is None else int(document["number"])
+        return (read_document(self.folder, Fence) or Fence()).number
 
     def increment_fence(self) -> int:
         """Record and return the number of the next fence. Call it before the fence, so that no two
         fences have the same number."""
         number = self.fence + 1
-        write_document(self.folder, _FENCE, {"number": number})
+        write_document(self.folder, Fence(number=number))
         return number
 
     def move_uncommitted_state(self) -> None:
@@ -275,8 +271,8 @@ class Checkpoint:
     @property
     def _chosen_query_id(self) -> str | None:
         """The id that a change has chosen for its new query. None: Spark chooses the id."""
-        document = read_document(self.folder, CHANGE)
-        return None if document is None else document.get("query_id")
+        replay = read_document(self.folder, Replay)
+        return None if replay is None else replay.query_id
 
     def ensure_query_id(self) -> str:
         """The query's id; created here if Spark would create it at the start.
@@ -291,7 +287,7 @@ class Checkpoint:
                     "reset"
                 )
             chosen = self._chosen_query_id or str(uuid.uuid4())
-            self.folder.write("query/metadata", {"id": chosen})
+            self.folder.write("query/metadata", json.dumps({"id": chosen}))
         return self.query_id
 
     def planned_batch(self, batch_id: int) -> str:
@@ -306,67 +302,66 @@ class Checkpoint:
         A batch that was interrupted during at-least-once delivery runs again, so it can be this
         first batch.
         """
-        document = read_document(self.folder, EXACTLY_ONCE)
+        document = read_document(self.folder, ExactlyOnce)
         if document is None:
             last = self.last_batch_id
-            document = {"since": 0 if last is None else last + 1}
-            write_document(self.folder, EXACTLY_ONCE, document)
-        return int(document["since"])
+            document = ExactlyOnce(since=0 if last is None else last + 1)
+            write_document(self.folder, document)
+        return document.since
 
     def end_exactly_once(self) -> None:
         """Record that the following batches write no markers."""
-        self.folder.remove(EXACTLY_ONCE)
+        self.folder.remove(ExactlyOnce.file_name)
 
     def release_name(self) -> None:
         """Record that another query may take the name. The next start takes the name back, and
         finds no markers of the batches that are planned by now."""
         planned = self.last_planned_batch_id
         since = 0 if planned is None else planned + 1
-        owner = {"owner": None} if self.has_owned_name else {}
-        write_document(self.folder, EXACTLY_ONCE, {"since": since, **owner})
+        owner = None if self.has_owned_name else NEVER_OWNED
+        write_document(self.folder, ExactlyOnce(since=since, owner=owner))
 
     @property
     def has_owned_name(self) -> bool:
         """Whether the query owns the name, or has released it."""
-        document = read_document(self.folder, EXACTLY_ONCE)
-        return document is not None and "owner" in document
+        document = read_document(self.folder, ExactlyOnce)
+        return document is not None and document.owner != NEVER_OWNED
 
     @property
     def owns_name(self) -> bool:
         """Whether the query has a marker in each partition of the commit topic."""
-        document = read_document(self.folder, EXACTLY_ONCE)
-        return document is not None and document.get("owner") == self.query_id
+        document = read_document(self.folder, ExactlyOnce)
+        return document is not None and document.owner == self.query_id
 
     @owns_name.setter
     def owns_name(self, owns: bool) -> None:
         since = self.begin_exactly_once()
-        owner = {"owner": self.query_id} if owns else {}
-        write_document(self.folder, EXACTLY_ONCE, {"since": since, **owner})
+        owner = self.query_id if owns else NEVER_OWNED
+        write_document(self.folder, ExactlyOnce(since=since, owner=owner))
 
     @property
     def replaced_queries(self) -> frozenset[str]:
         """Ids of the queries whose markers in the commit topic do not stop this one."""
-        document = read_document(self.folder, _REPLACES)
-        return frozenset(document["query_ids"] if document else ())
+        return frozenset(self._replaces.query_ids)
 
     @property
     def may_replace_any_query(self) -> bool:
         """Whether the user has agreed that the next start replaces any query of the name."""
-        document = read_document(self.folder, _REPLACES)
-        return document is not None and document["any"]
+        return self._replaces.any
+
+    @property
+    def _replaces(self) -> Replaces:
+        return read_document(self.folder, Replaces) or Replaces()
 
     def allow_replacing_any_query(self) -> None:
         """Allow the next start to replace any query of the name: a reset or a restored copy is a
         new query."""
-        self._write_replaces(self.replaced_queries, may_replace_any=True)
+        write_document(self.folder, self._replaces.model_copy(update={"any": True}))
 
     def replace_queries(self, query_ids: Collection[str]) -> None:
         """Add `query_ids` to the queries that may be replaced; no other query may be."""
-        self._write_replaces(self.replaced_queries | set(query_ids), may_replace_any=False)
-
-    def _write_replaces(self, query_ids: Collection[str], *, may_replace_any: bool) -> None:
-        content = {"query_ids": sorted(query_ids), "any": may_replace_any}
-        write_document(self.folder, _REPLACES, content)
+        replaced = sorted(self.replaced_queries | set(query_ids))
+        write_document(self.folder, Replaces(query_ids=replaced))
 
     def reset(self, positions: StartPositions, now: datetime) -> str | None:
         """Prepare a new query: the next start reads from `positions` with empty state.
@@ -377,15 +372,13 @@ class Checkpoint:
         """
         self.start_at(positions)
         self.allow_replacing_any_query()
-        self.folder.remove(EXACTLY_ONCE)
-        self.folder.remove(_EVENT_TIMES)
-        self.folder.remove(_INTERVAL)
-        self.folder.remove(CHANGE)
+        for document in (ExactlyOnce, RecordedEventTimes, Interval, Replay):
+            self.folder.remove(document.file_name)
         if not self.folder.exists("query"):
-            self.folder.remove(_TOPICS)
+            self.folder.remove(Topics.file_name)
             return None
         aside = aside_folder(now)
-        for name in ("query", FINGERPRINT, _TOPICS):
+        for name in ("query", Fingerprint.file_name, Topics.file_name):
             if self.folder.exists(name):
                 self.folder.move(name, f"{aside}/{name}")
         return self.folder.path(aside)

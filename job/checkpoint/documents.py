@@ -1,44 +1,106 @@
-"""The job's own JSON files in the checkpoint folder. Each contains the version of its format."""
+"""The documents of checkpoint.py, and how each document is read and written."""
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
+from pydantic import Field, ValidationError
+
+from job.document import Document
 from job.errors import CheckpointError
+from job.join_spec.start_positions import SideStartPositions
+from job.protocol.status import QueryState
 
-FORMAT = 1
-FINGERPRINT = "fingerprint.json"
-"""Frozen settings of the query. They exist from its first start on."""
+NEVER_OWNED = ""
+"""`owner` of a query that has not owned its name. It is not written."""
+_AnyDocument = TypeVar("_AnyDocument", bound=Document)
+_REPAIR = "Restore a backup (`streamjoin checkpoint restore`), or reset"
+
+
+class Fingerprint(Document):
+    """Frozen settings of the query. They exist from its first start on."""
+
+    file_name = "fingerprint.json"
+    settings: dict[str, str]
+
+
+class DesiredState(Document):
+    file_name = "desired_state.json"
+    state: QueryState
+
+
+class Starts(Document):
+    file_name = "starts.json"
+    left: SideStartPositions
+    right: SideStartPositions
+
+
+class Topics(Document):
+    file_name = "topics.json"
+    topics: dict[str, str]
+    """Kafka's id by topic."""
+
+
+class Fence(Document):
+    file_name = "fence.json"
+    number: int = 0
+
+
+class ExactlyOnce(Document):
+    file_name = "exactly_once.json"
+    since: int
+    """First batch delivered exactly once."""
+    owner: str | None = Field(NEVER_OWNED, exclude_if=lambda owner: owner == NEVER_OWNED)
+    """Id of the query that owns its name in the commit topic. None: it has released the name."""
+
+
+class Replaces(Document):
+    file_name = "replaces.json"
+    query_ids: list[str] = Field(default_factory=list)
+    any: bool = False
+    """Whether the next start replaces any query of the name."""
 
 
 class Documents(Protocol):
-    """A folder of JSON documents: folder.Folder, or a model of it in tests."""
+    """A folder of documents: folder.Folder, or a model of it in tests."""
 
     @property
     def root(self) -> str: ...
 
-    def read(self, name: str) -> Mapping[str, Any] | None: ...
+    def text(self, name: str) -> str | None: ...
 
-    def write(self, name: str, document: Mapping[str, Any]) -> None: ...
+    def write(self, name: str, text: str) -> None: ...
 
     def remove(self, name: str) -> None: ...
 
 
-def write_document(folder: Documents, name: str, content: Mapping[str, Any]) -> None:
-    folder.write(name, {"format": FORMAT, **content})
+def write_document(folder: Documents, document: Document) -> None:
+    folder.write(document.file_name, document.model_dump_json(indent=2))
 
 
-def read_document(folder: Documents, name: str) -> Mapping[str, Any] | None:
-    """The document. None: the file does not exist. CheckpointError for another format."""
-    document = folder.read(name)
-    if document is not None and (found := document.get("format")) != FORMAT:
-        where = f"{name} in {folder.root} has"
-        if found is None:
-            raise CheckpointError(
-                f"{where} no format, so Streamjoin has not written it, or it is damaged: restore a "
-                "backup of the checkpoint"
-            )
-        raise CheckpointError(
-            f"{where} format {found}, and this version reads format {FORMAT}: start the version of "
-            "Streamjoin that wrote it, or a newer one"
-        )
+def read_document(folder: Documents, kind: type[_AnyDocument]) -> _AnyDocument | None:
+    """None: the file does not exist. Raises CheckpointError for a document that this version
+    cannot read."""
+    text = folder.text(kind.file_name)
+    if text is None:
+        return None
+    file = f"{kind.file_name} in {folder.root}"
+    try:
+        document = kind.model_validate_json(text)
+    except ValidationError as error:
+        raise CheckpointError(f"{file} {_problem(error)}") from error
+    if "format" not in document.model_fields_set:
+        raise CheckpointError(f"{file} is damaged: `format` is required. {_REPAIR}")
     return document
+
+
+def _problem(error: ValidationError) -> str:
+    problems = {".".join(map(str, each["loc"])): each for each in error.errors()}
+    wrong = problems.get("format")
+    if wrong is not None and isinstance(wrong["input"], int):
+        return (
+            f"has format {wrong['input']}, and this version reads format "
+            f"{wrong['ctx']['expected']}: start the version of Streamjoin that wrote it, or a "
+            "newer one"
+        )
+    field, first = next(iter(problems.items()))
+    reason = f"`{field}`: {first['msg']}" if field else first["msg"]
+    return f"is damaged: {reason}. {_REPAIR}"

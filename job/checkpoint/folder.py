@@ -1,10 +1,9 @@
 """A folder on any file system that Hadoop supports: local, hdfs:, s3a:, abfss:, gs:."""
 
 import errno
-import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -66,25 +65,6 @@ class Folder:
         prefix = f"{path.toUri().getPath()}/"
         return dict(sorted(_files(self._files.listFiles(path, True), prefix)))
 
-    def read(self, name: str) -> dict[str, Any] | None:
-        """The JSON document `name`. None: the file does not exist."""
-        text = self.text(name)
-        if text is None:
-            return None
-        try:
-            document = json.loads(text)
-        except ValueError as error:
-            raise self._damaged(name, str(error)) from error
-        if not isinstance(document, dict):
-            raise self._damaged(name, "it is not a JSON object")
-        return document
-
-    def _damaged(self, name: str, reason: str) -> CheckpointError:
-        return CheckpointError(
-            f"{self.path(name)} is damaged: {reason}. Restore a backup (`streamjoin checkpoint "
-            "restore`), or reset"
-        )
-
     def text(self, name: str) -> str | None:
         """Content of a file. None: the file does not exist.
 
@@ -96,10 +76,10 @@ class Folder:
                 return read_text(self.spark, self._files, self._path(name))
         return read_text(self.spark, self._files, self._path(name))
 
-    def write(self, name: str, document: Mapping[str, Any]) -> None:
+    def write(self, name: str, text: str) -> None:
         """Replace the file atomically: a crash leaves the old file or the new one."""
         path = self._path(name)
-        content = bytearray(json.dumps(document, indent=2).encode())
+        content = bytearray(text.encode())
         if self.scheme == "s3a":
             # The file appears when it is closed, complete. A rename would copy it, and the file
             # would be missing for a moment.

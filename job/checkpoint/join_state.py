@@ -27,12 +27,11 @@ LEAVES_AFTER = "__leaves_after_ms"
 STATE_PARTITION = "__state_partition"
 """INT."""
 
-# Name of the store with the rows of a side, by state format version. Its values end with a flag
+# Name of the store with the rows of a side, of state format version 4. Its values end with a flag
 # `matched`.
-_STORES = {"2": "{side}-keyWithIndexToValue", "4": "{side}-keyWithTsToValues"}
+_STORE = "{side}-keyWithTsToValues"
 # Class of the data source (job/real_time/StateSource.java).
 _SOURCE = "streamjoin.StateSource"
-_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -81,7 +80,7 @@ def _load(
 ) -> DataFrame:
     if plan.real_time is not None:
         return _rows_of_processor(spark, plan, location, side, batch_id)
-    store = _STORES[plan.spark_conf[_FORMAT]].format(side=plan.input_of(side))
+    store = _STORE.format(side=plan.input_of(side))
     state = _read(spark, location, batch_id, "storeName", store)
     return state.select("value.*", "partition_id").coalesce(1)
 

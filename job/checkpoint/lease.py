@@ -13,22 +13,21 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import psutil
 import structlog
 
-from job.checkpoint.documents import FINGERPRINT, Documents, write_document
+from job.checkpoint.documents import Documents, Fingerprint, read_document, write_document
+from job.document import Document
 from job.errors import CheckpointError, CheckpointInUseError
 from job.waiting import wait_until
 
 RENEWAL_SECONDS = 2.0
 LEASE_SECONDS = 6.0
-LEASE = "lease.json"
 _POLL_SECONDS = 0.2
 TWO_JOBS = (
     "two jobs on one checkpoint would corrupt it. End the other one, or set another `checkpoint` "
@@ -36,6 +35,19 @@ TWO_JOBS = (
 )
 
 _log = structlog.get_logger()
+
+
+class LeaseHolder(Document):
+    """The job that has the lease."""
+
+    file_name = "lease.json"
+    id: str
+    host: str
+    pid: int
+    started: float
+    """Start of the process, seconds since 1970."""
+    machine: str
+    renewed_at: str
 
 
 class Lease:
@@ -49,7 +61,7 @@ class Lease:
         self._documents = documents
         self._lost = lost
         self._remedy = remedy
-        self._identity = _identity()
+        self._this_job = _this_job()
         self._replaced: str | None = None
         self._released = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
@@ -58,16 +70,16 @@ class Lease:
 
     def take(self) -> None:
         """Raises CheckpointInUseError if a running job has the lease."""
-        holder = self._documents.read(LEASE)
+        holder = self._read()
         if holder is not None and not _is_dead(holder):
             self._watch(holder)
-        self._replaced = None if holder is None else holder.get("id")
+        self._replaced = None if holder is None else holder.id
         self._write()
         # If two jobs found the lease free at the same time, the last writer has it.
         time.sleep(_POLL_SECONDS)
-        lease = self._documents.read(LEASE)
-        if not self._is_mine(lease):
-            raise self._in_use(lease or {})
+        holder = self._read()
+        if not self._is_mine(holder):
+            raise self._in_use(holder)
         self._thread.start()
 
     def release(self) -> None:
@@ -76,22 +88,25 @@ class Lease:
         if self._thread.is_alive():
             self._thread.join()
         with suppress(Exception):  # the file system may be unreachable; then the lease expires
-            if self._is_mine(self._documents.read(LEASE)):
-                self._documents.remove(LEASE)
+            if self._is_mine(self._read()):
+                self._documents.remove(LeaseHolder.file_name)
 
-    def _watch(self, holder: Mapping[str, Any]) -> None:
+    def _read(self) -> LeaseHolder | None:
+        return read_document(self._documents, LeaseHolder)
+
+    def _watch(self, holder: LeaseHolder) -> None:
         """Wait until the lease has expired. Raises CheckpointInUseError if it is renewed."""
         _log.info("lease_watched", holder=_describe_holder(holder), for_seconds=LEASE_SECONDS)
 
         def was_removed() -> bool:
-            now = self._documents.read(LEASE)
+            now = self._read()
             if now is not None and now != holder:
                 raise self._in_use(now)
             return now is None
 
         wait_until(was_removed, LEASE_SECONDS, _POLL_SECONDS)
 
-    def _in_use(self, holder: Mapping[str, Any]) -> CheckpointInUseError:
+    def _in_use(self, holder: LeaseHolder | None) -> CheckpointInUseError:
         return CheckpointInUseError(
             f"the checkpoint {self._documents.root} is in use by "
             f"{_describe_holder(holder)}: {self._remedy}"
@@ -100,25 +115,26 @@ class Lease:
     def _renew(self) -> None:
         while not self._released.wait(RENEWAL_SECONDS):
             try:
-                lease = self._documents.read(LEASE)
-                if self._is_mine(lease) or self._is_replaced(lease):
+                holder = self._read()
+                if self._is_mine(holder) or self._is_replaced(holder):
                     self._write()
                     continue
-                exists = lease is not None or self._documents.read(FINGERPRINT) is not None
+                exists = holder is not None or self._documents.text(Fingerprint.file_name)
+            except CheckpointError as error:  # a job of a newer version has the lease
+                self.loss = error
             except Exception as error:
                 # Not lost yet. If writes keep failing, the query itself fails.
                 _log.warning("lease_not_renewed", reason=" ".join(str(error).split("\n")[:2]))
                 continue
-            self.loss = self._taken_by(lease) if exists else self._deleted()
+            else:
+                self.loss = self._taken_by(holder) if exists else self._deleted()
             self._lost()
             return
 
-    def _taken_by(self, holder: Mapping[str, Any] | None) -> CheckpointInUseError:
-        """`holder`: None if it has released the lease."""
-        by = "another job, which has ended," if holder is None else _describe_holder(holder)
+    def _taken_by(self, holder: LeaseHolder | None) -> CheckpointInUseError:
         return CheckpointInUseError(
-            f"the checkpoint {self._documents.root} was taken over by {by} while this job was "
-            "suspended: this job ends"
+            f"the checkpoint {self._documents.root} was taken over by {_describe_holder(holder)} "
+            "while this job was suspended: this job ends"
         )
 
     def _deleted(self) -> CheckpointError:
@@ -130,26 +146,31 @@ class Lease:
         )
 
     def _write(self) -> None:
-        renewed = {"renewed_at": datetime.now(UTC).isoformat(timespec="milliseconds")}
-        write_document(self._documents, LEASE, {**self._identity, **renewed})
+        renewed = self._this_job.model_copy(update={"renewed_at": _now()})
+        write_document(self._documents, renewed)
 
-    def _is_replaced(self, lease: Mapping[str, Any] | None) -> bool:
+    def _is_replaced(self, holder: LeaseHolder | None) -> bool:
         """Whether the job that this one has replaced has written the lease: it was suspended while
         it renewed its lease. It ends once it reads that another job has the lease."""
-        return lease is not None and self._replaced is not None and lease["id"] == self._replaced
+        return holder is not None and holder.id == self._replaced
 
-    def _is_mine(self, lease: Mapping[str, Any] | None) -> bool:
-        return lease is not None and lease.get("id") == self._identity["id"]
+    def _is_mine(self, holder: LeaseHolder | None) -> bool:
+        return holder is not None and holder.id == self._this_job.id
 
 
-def _identity() -> dict[str, Any]:
-    return {
-        "id": str(uuid.uuid4()),
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "started": psutil.Process().create_time(),
-        "machine": _machine(),
-    }
+def _this_job() -> LeaseHolder:
+    return LeaseHolder(
+        id=str(uuid.uuid4()),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        started=psutil.Process().create_time(),
+        machine=_machine(),
+        renewed_at=_now(),
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _machine() -> str:
@@ -158,23 +179,25 @@ def _machine() -> str:
     return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
 
 
-def _is_dead(lease: Mapping[str, Any]) -> bool:
+def _is_dead(holder: LeaseHolder) -> bool:
     """Whether the holder is known to be dead, which only a job on the same machine can detect.
 
     An earlier lease of this process counts as dead.
     """
-    if lease.get("machine") != _machine():
+    if holder.machine != _machine():
         return False
-    if lease["pid"] == os.getpid():
+    if holder.pid == os.getpid():
         return True
     try:
-        return bool(psutil.Process(lease["pid"]).create_time() != lease["started"])
+        return bool(psutil.Process(holder.pid).create_time() != holder.started)
     except psutil.NoSuchProcess:
         return True
 
 
-def _describe_holder(lease: Mapping[str, Any]) -> str:
+def _describe_holder(holder: LeaseHolder | None) -> str:
+    """`holder`: None if it has released the lease."""
+    if holder is None:
+        return "another job, which has ended,"
     return (
-        f"the job with process {lease.get('pid')} on {lease.get('host')} "
-        f"(last renewal at {lease.get('renewed_at')})"
+        f"the job with process {holder.pid} on {holder.host} (last renewal at {holder.renewed_at})"
     )

@@ -1,5 +1,6 @@
 """Repair, backup and restore of a checkpoint that no job uses. The caller has its lease."""
 
+import json
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -7,17 +8,30 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from job.checkpoint.checkpoint import ASIDE, EXACTLY_ONCE, Checkpoint, aside_folder
-from job.checkpoint.documents import read_document, write_document
+from job.checkpoint.checkpoint import ASIDE, Checkpoint, aside_folder
+from job.checkpoint.documents import ExactlyOnce, read_document, write_document
 from job.checkpoint.folder import Folder
-from job.checkpoint.lease import LEASE
+from job.checkpoint.lease import LeaseHolder
 from job.checkpoint.log_check import Entry, Findings, findings
+from job.document import Document
 from job.errors import CheckpointError
-
-MANIFEST = "backup.json"
 
 # A late task of an earlier job may still write.
 _TEMPORARY_AGE = timedelta(hours=1)
+
+
+class Manifest(Document):
+    """The content of a backup. Written last."""
+
+    file_name = "backup.json"
+    made_at: str
+    query_id: str
+    batch_id: int | None
+    files: dict[str, int]
+    """Bytes by relative path."""
+
+
+_OF_ONE_FOLDER = {LeaseHolder.file_name, Manifest.file_name}
 
 
 @dataclass(frozen=True)
@@ -93,16 +107,13 @@ def create_backup(folder: Folder, target: Folder, checkpoint: Checkpoint, now: d
     if copied != original:
         raise CheckpointError(f"the copy in {target.root} differs from {folder.root}: try again")
     batch_id = checkpoint.last_batch_id
-    write_document(
-        target,
-        MANIFEST,
-        {
-            "made_at": now.isoformat(timespec="seconds"),
-            "query_id": checkpoint.query_id,
-            "batch_id": batch_id,
-            "files": copied,
-        },
+    manifest = Manifest(
+        made_at=now.isoformat(timespec="seconds"),
+        query_id=checkpoint.query_id,
+        batch_id=batch_id,
+        files=copied,
     )
+    write_document(target, manifest)
     return Backup(target.root, batch_id, len(copied), sum(copied.values()))
 
 
@@ -114,13 +125,13 @@ def restore_backup(
     `results_again`: the query gets a new id, so that results of later batches are delivered again.
     Otherwise exactly-once delivery refuses to continue from an older copy.
     """
-    manifest = read_document(source, MANIFEST)
+    manifest = read_document(source, Manifest)
     if manifest is None:
         raise CheckpointError(
-            f"{source.root} is not a backup, because it has no {MANIFEST}: restore a folder that "
-            "`streamjoin checkpoint backup` has written"
+            f"{source.root} is not a backup, because it has no {Manifest.file_name}: restore a "
+            "folder that `streamjoin checkpoint backup` has written"
         )
-    files: dict[str, int] = manifest["files"]
+    files = manifest.files
     present = source.sizes()
     wrong = [name for name, size in files.items() if present.get(name) != size]
     if wrong:
@@ -134,15 +145,15 @@ def restore_backup(
     for name in sorted({name.split("/")[0] for name in files}):
         source.copy_to(name, folder, name)
     if results_again:
-        folder.write("query/metadata", {"id": str(uuid.uuid4())})
-        folder.remove(EXACTLY_ONCE)
+        folder.write("query/metadata", json.dumps({"id": str(uuid.uuid4())}))
+        folder.remove(ExactlyOnce.file_name)
         checkpoint.allow_replacing_any_query()
-    return Backup(source.root, manifest["batch_id"], len(files), sum(files.values()))
+    return Backup(source.root, manifest.batch_id, len(files), sum(files.values()))
 
 
 def _to_back_up(folder: Folder) -> Iterator[str]:
     for name in folder.names():
-        if not name.startswith((".", ASIDE)) and name not in {LEASE, MANIFEST}:
+        if not name.startswith((".", ASIDE)) and name not in _OF_ONE_FOLDER:
             yield name
 
 

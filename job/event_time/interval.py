@@ -8,10 +8,9 @@ watermark, a row whose pair is visible could be late in the repetition, and its 
 emitted as unmatched.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
+from job.document import Document
 from job.event_time.partitions import Offsets
 from job.join_spec.sides import SIDES
 
@@ -19,8 +18,8 @@ from job.join_spec.sides import SIDES
 _EARLIER_MAX = 100
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(Document):
+    file_name = "interval.json"
     batch_id: int
     watermark_ms: int
     """Watermark of the interval, milliseconds since 1970."""
@@ -33,7 +32,7 @@ class Interval:
     def after(cls, previous: Self | None, batch_id: int, watermark_ms: int) -> Self:
         """The interval that follows `previous`. None: it is the first one."""
         earlier = () if previous is None else tuple(sorted(previous.batch_ids - {batch_id}))
-        return cls(batch_id, watermark_ms, earlier=earlier[-_EARLIER_MAX:])
+        return cls(batch_id=batch_id, watermark_ms=watermark_ms, earlier=earlier[-_EARLIER_MAX:])
 
     @property
     def batch_ids(self) -> frozenset[int]:
@@ -41,7 +40,7 @@ class Interval:
         return frozenset({*self.earlier, self.batch_id})
 
     def repeated_until(self, ends: Offsets | None) -> Self:
-        return replace(self, repeat_until=ends)
+        return self.model_copy(update={"repeat_until": ends})
 
     def is_repeated(self, next_offsets: Offsets) -> bool:
         """Whether everything that the interval can have read is read again."""
@@ -60,28 +59,4 @@ class Interval:
             max(0, end - next_offsets[side].get(number, 0))
             for side in SIDES
             for number, end in self.repeat_until[side].items()
-        )
-
-    def document(self) -> dict[str, Any]:
-        """The JSON document that `from_document` reads."""
-        ends = self.repeat_until
-        return {
-            "batch_id": self.batch_id,
-            "watermark_ms": self.watermark_ms,
-            "repeat_until": None
-            if ends is None
-            else {side: {str(n): end for n, end in ends[side].items()} for side in SIDES},
-            "earlier": list(self.earlier),
-        }
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Self:
-        ends = document["repeat_until"]
-        return cls(
-            document["batch_id"],
-            document["watermark_ms"],
-            None
-            if ends is None
-            else {side: {int(n): end for n, end in ends[side].items()} for side in SIDES},
-            tuple(document["earlier"]),
         )

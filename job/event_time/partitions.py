@@ -5,15 +5,17 @@ Times are milliseconds since 1970. Offsets are the next ones to read, as Kafka c
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
+from pydantic import Field
+
+from job.document import Document
 from job.join_spec.sides import SIDES, Side
 
 Offsets = Mapping[Side, Mapping[int, int]]
 EventTimes = Mapping[Side, Mapping[int, int]]
 """Per side and partition the newest event time; partitions without one are missing."""
 
-FORMAT = 1
 EVENT_TIMES = "event_times"
 """Name of the metric that each batch observes per side: entries of `partition` and `ms`."""
 
@@ -50,6 +52,30 @@ class BatchRead:
     """Newest event time of the records of the batch."""
     newest_ms: Mapping[Side, int]
     """The same of each side; a side without a readable record is missing."""
+
+
+@dataclass(frozen=True)
+class RecordedEventTime:
+    offset: int
+    """Next offset to read when the document was written."""
+    event_time_ms: int
+    """Newest event time read before this offset."""
+
+
+class RecordedEventTimes(Document):
+    """By partition; partitions without a known event time are missing."""
+
+    file_name = "event_times.json"
+    left: Mapping[int, RecordedEventTime] = Field(default_factory=dict)
+    right: Mapping[int, RecordedEventTime] = Field(default_factory=dict)
+
+    def side(self, side: Side) -> Mapping[int, RecordedEventTime]:
+        return self.left if side == "left" else self.right
+
+    def up_to(self, side: Side, number: int, offset: int) -> int | None:
+        """Event time of a partition. None: it is unknown, or its entry is after `offset`."""
+        entry = self.side(side).get(number)
+        return None if entry is None or entry.offset > offset else entry.event_time_ms
 
 
 @dataclass(frozen=True)
@@ -143,36 +169,29 @@ class Partitions:
         ]
         return min(advances, default=0)
 
-    def document(self) -> dict[str, Any]:
-        """The JSON document that `from_document` reads."""
-        return {
-            "format": FORMAT,
-            **{
-                side: {
-                    str(number): {
-                        "offset": partition.next_offset,
-                        "event_time_ms": partition.event_time_ms,
-                    }
-                    for number, partition in self.side(side).items()
-                    if partition.event_time_ms is not None
-                }
-                for side in SIDES
-            },
-        }
+    def recorded(self) -> RecordedEventTimes:
+        left, right = (
+            {
+                number: RecordedEventTime(partition.next_offset, partition.event_time_ms)
+                for number, partition in self.side(side).items()
+                if partition.event_time_ms is not None
+            }
+            for side in SIDES
+        )
+        return RecordedEventTimes(left=left, right=right)
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any] | None, read: Offsets | None) -> Self:
+    def restored(cls, recorded: RecordedEventTimes, read: Offsets | None) -> Self:
         """The partitions of a query that starts again from the offsets `read`.
 
-        An entry of `document` counts only if the checkpoint has read as far as the entry: the
+        An entry of `recorded` counts only if the checkpoint has read as far as the entry: the
         document may be older than the checkpoint, which makes its times lower bounds, but its times
-        must not come from a batch that the checkpoint does not contain. A document of another
-        format and damaged entries are ignored. A partition of `read` without an entry has no known
-        event time.
+        must not come from a batch that the checkpoint does not contain. A partition of `read`
+        without an entry has no known event time.
         """
         left, right = (
             {
-                number: Partition(offset, offset, _event_time(document, side, number, offset))
+                number: Partition(offset, offset, recorded.up_to(side, number, offset))
                 for number, offset in (read or {}).get(side, {}).items()
             }
             for side in SIDES
@@ -182,28 +201,6 @@ class Partitions:
             side: max(times.values()) for side, times in partitions.event_times.items() if times
         }
         return cls(left, right, newest)
-
-
-def recorded(document: Mapping[str, Any] | None, side: Side, number: int) -> tuple[int, int] | None:
-    """Offset and newest event time of a partition in the document of `Partitions`.
-
-    None: the document has no such entry, has another format, or is damaged.
-    """
-    if document is None or document.get("format") != FORMAT:
-        return None
-    match document.get(side):
-        case {} as entries:
-            match entries.get(str(number)):
-                case {"offset": int(offset), "event_time_ms": int(event_time_ms)}:
-                    return offset, event_time_ms
-    return None
-
-
-def _event_time(
-    document: Mapping[str, Any] | None, side: Side, number: int, read_up_to: int
-) -> int | None:
-    entry = recorded(document, side, number)
-    return None if entry is None or entry[0] > read_up_to else entry[1]
 
 
 def _newer(one: int | None, other: int | None) -> int | None:

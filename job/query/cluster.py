@@ -116,7 +116,7 @@ def _probe_file(checkpoint: Folder) -> Iterator[str | None]:
         yield None
         return
     name = f"seen-{uuid.uuid4().hex}.json"
-    checkpoint.write(name, {})
+    checkpoint.write(name, "{}")
     try:
         yield urlsplit(checkpoint.path(name)).path
     finally:

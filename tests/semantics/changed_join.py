@@ -18,7 +18,7 @@ from job.change import cut
 from job.change.replay import Replay, late_rows
 from job.change.start_offsets import KnownOffsets, reach, start_offsets
 from job.errors import RetentionError
-from job.event_time.partitions import Offsets, Partition, Partitions
+from job.event_time.partitions import Offsets, Partition, Partitions, RecordedEventTimes
 from job.join_spec.durations import milliseconds
 from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
@@ -105,7 +105,7 @@ class Change:
         ]
         first: Offsets = {side: dict.fromkeys(ends[-1][side], 0) for side in SIDES}
         late, late_unknown_before = late_rows(logged, first, None)
-        old = cut.Cut("old", logged[-1], tracker.advance(), first, late, {})
+        old = cut.Cut("old", logged[-1], tracker.advance(), first, late, RecordedEventTimes())
         records = {side: [one for batch in before for one in batch.records(side)] for side in SIDES}
         self.replay = Replay(
             old_checkpoint="old",
@@ -116,7 +116,7 @@ class Change:
             watermark_ms=old.watermark_ms,
             next_watermark_ms=old.next_watermark_ms,
             state_partitions=case.partitions + 1,
-            event_times={},
+            event_times=RecordedEventTimes(),
             late=late,
             late_unknown_before=late_unknown_before,
         )

@@ -1,12 +1,11 @@
 """Sets the watermark of a query without Kafka by the rule of the job."""
 
-import json
 from collections.abc import Mapping
 from concurrent.futures import Future
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.event_time.partitions import BatchRead, Partitions
+from job.event_time.partitions import BatchRead, Partitions, RecordedEventTimes
 from job.event_time.watermark import watermark_ms
 from job.join_spec.durations import milliseconds
 from job.join_spec.sides import SIDES, Side
@@ -50,5 +49,5 @@ class JobWatermark:
         """Partitions as the job reads them from its checkpoint at a restart."""
         sides = {side: self._partitions.side(side) for side in SIDES}
         read = {s: {n: each.next_offset for n, each in sides[s].items()} for s in SIDES}
-        document = json.loads(json.dumps(self._partitions.document()))
-        return Partitions.from_document(document, read)
+        text = self._partitions.recorded().model_dump_json()
+        return Partitions.restored(RecordedEventTimes.model_validate_json(text), read)

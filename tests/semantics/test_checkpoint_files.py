@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.folder import Folder
 from job.checkpoint.lease import Lease
-from job.checkpoint.maintenance import MANIFEST, create_backup
+from job.checkpoint.maintenance import Manifest, create_backup
 from job.event_time.interval import Interval
 from job.event_time.partitions import Offsets, Partitions
 from job.join_spec.start_positions import StartPositions
@@ -40,7 +40,7 @@ def test_every_file_has_a_format_and_is_read_again(spark: SparkSession, tmp_path
     lease.take()
     create_backup(checkpoint.folder, Folder(spark, str(tmp_path / "backup")), checkpoint, NOW)
 
-    files = [*root.glob("*.json"), tmp_path / "backup" / MANIFEST]
+    files = [*root.glob("*.json"), tmp_path / "backup" / Manifest.file_name]
     assert {
         *("desired_state", "event_times", "exactly_once", "fingerprint", "lease", "replaces"),
         *("starts", "topics", "backup"),
@@ -64,13 +64,13 @@ def test_interval_is_repeated_until_spark_has_committed_what_it_has_read(
     assert (None, True) == (checkpoint.interrupted_interval, checkpoint.is_committed)
     _plan(tmp_path, 6, 10)
     _commit(tmp_path, 6)
-    interval = Interval(7, 5_000)
+    interval = Interval(batch_id=7, watermark_ms=5_000)
     checkpoint.record_interval(interval)
     assert (interval, True) == (checkpoint.interrupted_interval, checkpoint.is_committed)
 
     # The interval has ended: Spark runs exactly this input again.
     _plan(tmp_path, 7, 20)
-    assert (Interval(7, 5_000, _both(20)), False) == (
+    assert (Interval(batch_id=7, watermark_ms=5_000, repeat_until=_both(20)), False) == (
         checkpoint.interrupted_interval,
         checkpoint.is_committed,
     )
@@ -78,7 +78,7 @@ def test_interval_is_repeated_until_spark_has_committed_what_it_has_read(
     assert (None, True) == (checkpoint.interrupted_interval, checkpoint.is_committed)
 
     # The interval was cut: micro-batches read up to the recorded ends.
-    repeated = Interval(8, 5_000, _both(40))
+    repeated = Interval(batch_id=8, watermark_ms=5_000, repeat_until=_both(40))
     checkpoint.record_interval(repeated)
     for batch_id, end in ((8, 30), (9, 40)):
         assert repeated == checkpoint.interrupted_interval

@@ -1,7 +1,5 @@
 """Conditions of a replay on rows whose event times have microseconds."""
 
-from dataclasses import replace
-
 import pytest
 from pyspark.sql import SparkSession
 
@@ -21,7 +19,7 @@ ROWS = "SELECT timestamp_micros({micros}) AS left_shown_at, 12L AS position_left
 def test_row_was_late_up_to_the_watermark(
     spark: SparkSession, after_watermark_us: int, was_not_late: bool
 ) -> None:
-    replay = replace(REPLAY, late=(LateBelow(REPLAY.ends, WATERMARK_MS),))
+    replay = REPLAY.model_copy(update={"late": (LateBelow(REPLAY.ends, WATERMARK_MS),)})
     condition = replay_sql.was_not_late(replay, plan(), "left")
 
     rows = ROWS.format(micros=WATERMARK_MS * 1000 + after_watermark_us) + "1 AS position_right"
@@ -37,10 +35,10 @@ def test_row_expires_at_the_first_whole_millisecond_after_it_was_kept(
     spark: SparkSession, before_watermark_us: int, was_emitted: bool, is_changed_again: bool
 ) -> None:
     expired = Expired("left", kept_ms=5_000)
-    replay = replace(REPLAY, expired=(expired,))
-    later = replace(REPLAY, ends={"left": {}, "right": {}}, watermark_ms=0)
+    replay = REPLAY.model_copy(update={"expired": (expired,)})
+    later = REPLAY.model_copy(update={"ends": {"left": {}, "right": {}}, "watermark_ms": 0})
     if is_changed_again:
-        replay = replace(later, expired=expired_before(replay, ["left"]))
+        replay = later.model_copy(update={"expired": expired_before(replay, ["left"])})
     condition = replay_sql.kept_back(replay, plan())
     assert condition is not None
 

@@ -1,10 +1,9 @@
-"""Rows in state, read while the query runs, in the state formats that Spark writes."""
+"""Rows in state, read while the query runs, in the state formats of both engines."""
 
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from job.errors import CancelledError, RequestError
 from job.join_spec.join_conditions import JoinType
 from job.join_spec.sides import OTHER_SIDE, Side
 from job.join_spec.spec import spec_from_yaml
-from job.plan import tuning
 from job.plan.planner import join_plan
 from job.spark.executors import running_task_count
 from job.spark.state_stores import close_state_stores
@@ -24,17 +22,11 @@ from tests.semantics.streams import T0, Stream, record, spec_text
 from tests.semantics.test_state_stores import open_stores
 from tests.sql_worker import SQL
 
-FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 
-
-@pytest.fixture(params=["4", "2", "real_time"])
-def state_format(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A format of Spark's join, or that of the real-time engine."""
-    state_format: str = request.param
-    if state_format != "real_time":
-        frozen = {**tuning.FROZEN_CONF, FORMAT: state_format}
-        monkeypatch.setattr(tuning, "FROZEN_CONF", MappingProxyType(frozen))
-    return state_format
+@pytest.fixture(params=["4", "real_time"])
+def state_format(request: pytest.FixtureRequest) -> str:
+    """The format of Spark's join, or that of the real-time engine."""
+    return str(request.param)
 
 
 @pytest.fixture

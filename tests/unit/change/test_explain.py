@@ -1,7 +1,5 @@
 """The plan of a change in words and as JSON."""
 
-from dataclasses import replace
-
 from job.change.comparison import compared
 from job.change.explain import explained, facts
 from job.change.replay import Replay
@@ -36,7 +34,7 @@ def test_records_whose_lateness_is_unknown_are_counted() -> None:
 
 
 def test_late_rows_that_are_all_known_stay_out() -> None:
-    known = replace(REPLAY, late_unknown_before=REPLAY.starts)
+    known = REPLAY.model_copy(update={"late_unknown_before": REPLAY.starts})
 
     assert "\nLate rows\n  the new query joins no rows that were late in the old query\n" in text(
         known, 7
@@ -47,7 +45,7 @@ def test_interval_that_the_old_query_repeats_first_is_shown_with_the_records_tha
     None
 ):
     ends = {side: {0: read[0] + 4} for side, read in REPLAY.ends.items()}
-    interval = Interval(7, 60_000)
+    interval = Interval(batch_id=7, watermark_ms=60_000)
 
     assert "waits" not in text(REPLAY, None)
     assert "until the old query has repeated interval 7, which was interrupted" in text(

@@ -1,13 +1,10 @@
 """Phases of the replay, and batches that are kept back."""
 
-import json
-from dataclasses import replace
-
 import pytest
 
 from job.change.cut import LateBelow, PlannedBatch, late_by_batch
 from job.change.replay import Expired, Replay, ReplayPhase, expired_before, late_rows
-from job.event_time.partitions import Offsets
+from job.event_time.partitions import Offsets, RecordedEventTime, RecordedEventTimes
 from job.join_spec.source_topics import SourceTopics
 
 REPLAY = Replay(
@@ -19,7 +16,7 @@ REPLAY = Replay(
     watermark_ms=60_000,
     next_watermark_ms=61_000,
     state_partitions=3,
-    event_times={"format": 1, "left": {"0": {"offset": 20, "event_time_ms": 90_000}}, "right": {}},
+    event_times=RecordedEventTimes(left={0: RecordedEventTime(20, 90_000)}),
     late=(LateBelow({"left": {0: 15, 1: 5}, "right": {0: 6}}, 50_000),),
     expired=(Expired("left", kept_ms=5_000), Expired("right", window_ms=(60_000, 0))),
     topic_ids={"impressions": "abc"},
@@ -83,29 +80,35 @@ def test_partition_added_after_the_cut_is_no_part_of_the_replay() -> None:
 
 
 def test_document_is_read_back() -> None:
-    assert REPLAY == Replay.from_document(json.loads(json.dumps(REPLAY.document())))
-    again = replace(REPLAY, expired=expired_before(REPLAY, ["right"]), first_offsets=FIRST)
-    assert again == Replay.from_document(json.loads(json.dumps(again.document())))
-    written = REPLAY.document()  # by a version without changes of a changed query
-    del written["first_offsets"], written["expired"][0]["ends"]
-    assert REPLAY == Replay.from_document(written)
-    without = replace(REPLAY, late=(), expired=())
-    assert without == Replay.from_document(json.loads(json.dumps(without.document())))
+    later = {"expired": expired_before(REPLAY, ["right"]), "first_offsets": FIRST}
+    for replay in (
+        REPLAY,
+        REPLAY.model_copy(update=later),
+        REPLAY.model_copy(update={"late": (), "expired": ()}),
+    ):
+        assert replay == Replay.model_validate_json(replay.model_dump_json())
 
 
 def test_records_that_are_read_again_may_have_been_late_before_the_log() -> None:
     assert 2 == REPLAY.possibly_late_records
-    assert 0 == replace(REPLAY, late_unknown_before=REPLAY.starts).possibly_late_records
+    assert (
+        0 == REPLAY.model_copy(update={"late_unknown_before": REPLAY.starts}).possibly_late_records
+    )
     # Also those after the cut are no part of the replay.
     beyond: Offsets = {"left": {0: 99, 1: 99, 2: 4}, "right": {0: 99}}
-    assert REPLAY.records == replace(REPLAY, late_unknown_before=beyond).possibly_late_records
+    assert (
+        REPLAY.records
+        == REPLAY.model_copy(update={"late_unknown_before": beyond}).possibly_late_records
+    )
 
 
 def test_rows_that_are_kept_back_stay_so_after_another_change() -> None:
     (left,) = expired_before(REPLAY, ["left"])
 
     assert Expired("left", kept_ms=5_000, ends=REPLAY.ends, watermark_ms=60_000) == left
-    later = replace(REPLAY, expired=(left,), ends=offsets(99, 99), watermark_ms=90_000)
+    later = REPLAY.model_copy(
+        update={"expired": (left,), "ends": offsets(99, 99), "watermark_ms": 90_000}
+    )
     assert (left,) == expired_before(later, ["left", "right"])
     assert () == expired_before(None, ["left"])
 

@@ -8,7 +8,12 @@ import pytest
 from job.change.cut import Cut, PlannedBatch
 from job.change.start_offsets import KnownOffsets, needed_from_ms, reach, start_offsets
 from job.errors import RetentionError
-from job.event_time.partitions import FORMAT, OBSERVED_PARTITIONS_MAX, Offsets
+from job.event_time.partitions import (
+    OBSERVED_PARTITIONS_MAX,
+    Offsets,
+    RecordedEventTime,
+    RecordedEventTimes,
+)
 from tests.unit.specs import plan
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -18,7 +23,7 @@ WATERMARK_MS = 100 * 3_600_000
 def cut(ends: Offsets, first: int = 0, watermark_ms: int = WATERMARK_MS, **more: Any) -> Cut:
     firsts = {side: dict.fromkeys(ends[side], first) for side in ends}
     batch = PlannedBatch(7, ends, watermark_ms)
-    return Cut("4711", batch, watermark_ms, firsts, (), {}, **more)
+    return Cut("4711", batch, watermark_ms, firsts, (), RecordedEventTimes(), **more)
 
 
 def known(earliest: int, at_time: int | None) -> KnownOffsets:
@@ -128,10 +133,10 @@ def test_message_about_deleted_records_has_a_time_for_any_max_event_time_ahead()
 def test_deleted_records_of_the_time_before_are_not_needed() -> None:
     assert (40, 30) == starts(cut(ENDS), known(20, 40), known(20, 30))
     # The partition is empty, and its newest event time has expired.
-    entry = {"offset": 90, "event_time_ms": WATERMARK_MS - 3_600_001}
-    times = {"format": FORMAT, "left": {"0": entry}}
+    times = RecordedEventTimes(left={0: RecordedEventTime(90, WATERMARK_MS - 3_600_001)})
     assert (90, 30) == starts(cut(ENDS, recorded_event_times=times), known(90, None), known(0, 30))
-    entry["offset"] = 89  # later records are unknown
+    # Later records are unknown.
+    times = RecordedEventTimes(left={0: RecordedEventTime(89, WATERMARK_MS - 3_600_001)})
     with pytest.raises(RetentionError):
         starts(cut(ENDS, recorded_event_times=times), known(90, None), known(0, 30))
 
@@ -142,13 +147,10 @@ def test_sampled_event_times_do_not_show_that_deleted_records_are_not_needed() -
     needed_ms = needed_from_ms(new, new, WATERMARK_MS)
     for count in (OBSERVED_PARTITIONS_MAX, OBSERVED_PARTITIONS_MAX + 1):
         numbers = range(count)
-        entry = {"offset": 90, "event_time_ms": WATERMARK_MS - 3_600_001}
+        entry = RecordedEventTime(90, WATERMARK_MS - 3_600_001)
         old = cut(
             {"left": dict.fromkeys(numbers, 90), "right": {0: 30}},
-            recorded_event_times={
-                "format": FORMAT,
-                "left": {str(number): entry for number in numbers},
-            },
+            recorded_event_times=RecordedEventTimes(left=dict.fromkeys(numbers, entry)),
         )
         left = KnownOffsets(dict.fromkeys(numbers, 90), {})
         known_of_sides = {"left": left, "right": known(0, 30)}

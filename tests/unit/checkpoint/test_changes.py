@@ -69,13 +69,10 @@ class Folder:
     def path(self, name: str) -> str:
         return f"{self.root}/{name}"
 
-    def read(self, name: str) -> Any:
-        path = self.path(name)
-        return None if path == self._disk.removed else self._disk.files.get(path)
-
     def text(self, name: str) -> str | None:
-        document = self.read(name)
-        return document if document is None or isinstance(document, str) else json.dumps(document)
+        path = self.path(name)
+        content = None if path == self._disk.removed else self._disk.files.get(path)
+        return content if content is None or isinstance(content, str) else json.dumps(content)
 
     def exists(self, name: str) -> bool:
         return any(file.startswith(self.path(name)) for file in self._disk.files)
@@ -84,7 +81,8 @@ class Folder:
         start = self.path(name) + "/"
         return [file.removeprefix(start) for file in self._disk.files if file.startswith(start)]
 
-    def write(self, name: str, document: Any) -> None:
+    def write(self, name: str, text: str) -> None:
+        document = json.loads(text)
         self._disk.change(lambda: self._disk.files.update({self.path(name): document}))
 
     def remove(self, name: str) -> None:
@@ -140,7 +138,7 @@ class World:
         """Each plan chooses another id of the new query."""
         self.plans += 1
         if not self.planned.replay.is_shadow:
-            new = replace(self.planned.replay, query_id=f"new-{self.plans}")
+            new = self.planned.replay.model_copy(update={"query_id": f"new-{self.plans}"})
             self.planned = replace(self.planned, replay=new)
         return self.planned
 
@@ -183,7 +181,7 @@ class World:
             assert {self.checkpoint(root).query_id} == set(self.owners)
         assert all(self._may_own(root, owner) for owner in self.owners)
         # Otherwise the query compares markers with batches before the change.
-        old = self.checkpoint("file:/old").folder.read("exactly_once.json")
+        old = self.checkpoint("file:/old").folder.text("exactly_once.json")
         assert {"4711"} == set(self.owners) or old is None
 
     def log(self, root: str, batch_id: int, ends: tuple[int, int], watermark_ms: int) -> None:
@@ -299,7 +297,7 @@ def test_shadow_can_start_once_it_is_completely_prepared(
     trial = plan(name="trial", output__topic="trial", checkpoint="/checkpoints/new")
     for write in range(1, 20):
         world = World(monkeypatch)
-        world.planned = replace(world.planned, replay=replace(REPLAY, is_shadow=True))
+        world.planned = replace(world.planned, replay=REPLAY.model_copy(update={"is_shadow": True}))
 
         def prepare() -> None:
             changing.shadow(OLD, trial, JobSettings())

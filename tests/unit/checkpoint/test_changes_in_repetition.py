@@ -26,7 +26,7 @@ from tests.unit.specs import plan
 # The last batch of the world, 7, has read up to left 20 and 5, right 6.
 READ: Offsets = {"left": {0: 20, 1: 5}, "right": {0: 6}}
 LATER: Offsets = {"left": {0: 30, 1: 5}, "right": {0: 6}}
-BEGUN = Interval(7, 60_000, LATER)
+BEGUN = Interval(batch_id=7, watermark_ms=60_000, repeat_until=LATER)
 
 
 @pytest.fixture
@@ -45,15 +45,15 @@ def record(world: World, interval: Interval) -> None:
     ("interval", "newest", "newest_part", "interrupted"),
     [
         (BEGUN, 7, 7, 7),
-        (Interval(8, 60_000), 8, 8, 8),
+        (Interval(batch_id=8, watermark_ms=60_000), 8, 8, 8),
         # It has repeated everything.
-        (Interval(7, 60_000, READ), 7, 7, None),
+        (Interval(batch_id=7, watermark_ms=60_000, repeat_until=READ), 7, 7, None),
         # It has ended as an interval.
-        (Interval(7, 60_000), 7, 7, None),
+        (Interval(batch_id=7, watermark_ms=60_000), 7, 7, None),
         # It has delivered nothing: a stop between two intervals, or no row has matched.
         (BEGUN, 7, 5, None),
         (BEGUN, 7, NO_BATCH, None),
-        (Interval(8, 60_000), 7, 7, None),
+        (Interval(batch_id=8, watermark_ms=60_000), 7, 7, None),
     ],
     ids=["repetition", "no repetition yet", "repeated", "ended", "no part", "no parts", "planned"],
 )
@@ -200,7 +200,7 @@ def test_command_waits_for_no_interval_that_runs(
 ) -> None:
     """Until it ends, its record is that of an interrupted one."""
     job = Repeating(world, monkeypatch)
-    record(world, Interval(8, 60_000))
+    record(world, Interval(batch_id=8, watermark_ms=60_000))
     job.phase = Phase.REAL_TIME
     job.newest_part, job.fenced_part = 8, 7
     world.change()
@@ -220,7 +220,7 @@ def test_change_waits_for_an_interval_that_repeats_an_interrupted_one_without_re
     read, so an interval with the same number repeats it."""
     job = Repeating(world, monkeypatch)
     job.newest_part = 8
-    interrupted = Interval(8, 60_000, READ)
+    interrupted = Interval(batch_id=8, watermark_ms=60_000, repeat_until=READ)
     record(world, interrupted)
     assert interrupted == next(old_waits(world)).interval
     # The run with intervals has begun, and its first interval has not.
@@ -228,7 +228,7 @@ def test_change_waits_for_an_interval_that_repeats_an_interrupted_one_without_re
 
     record(world, Interval.after(interrupted, 8, 60_000))
     waiting = old_waits(world, phase=Phase.REAL_TIME)
-    assert Interval(8, 60_000) == next(waiting).interval
+    assert Interval(batch_id=8, watermark_ms=60_000) == next(waiting).interval
     world.log("file:/old", 8, (20, 6), 60_000)
     assert [] == list(waiting)
 
@@ -248,7 +248,7 @@ def test_command_waits_until_the_phase_of_a_query_that_starts_is_known(
         assert condition()
 
     monkeypatch.setattr(old_query, "wait_until", wait_until)
-    record(world, Interval(8, 60_000))
+    record(world, Interval(batch_id=8, watermark_ms=60_000))
     job.newest_part, job.fenced_part = 8, 7
     real_time = plan(output__delivery="exactly_once", engine="real_time")
     checkpoint = world.checkpoint("file:/old")
@@ -284,7 +284,7 @@ def test_change_whose_check_is_hidden_for_too_long_names_the_topic_and_stops_not
     assert job.seconds > JobSettings().grace_seconds + old_query.SECONDS_MORE
 
 
-@pytest.mark.parametrize("interval", [None, Interval(8, 60_000)])
+@pytest.mark.parametrize("interval", [None, Interval(batch_id=8, watermark_ms=60_000)])
 def test_change_waits_until_the_planned_batch_or_ended_interval_is_committed(
     interval: Interval | None, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,7 +329,7 @@ def test_interval_is_repeated_first_also_before_its_repetition_has_begun(
 ) -> None:
     """Between the kill and the first batch of the next start."""
     job = Repeating(world, monkeypatch)
-    killed = Interval(8, 60_000)
+    killed = Interval(batch_id=8, watermark_ms=60_000)
     record(world, killed)
 
     def repeated_first(old: JoinPlan) -> Interval | None:

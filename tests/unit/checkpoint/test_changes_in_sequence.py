@@ -18,7 +18,7 @@ from job.errors import (
     JobUnavailableError,
     StreamjoinError,
 )
-from job.event_time.partitions import Offsets
+from job.event_time.partitions import Offsets, RecordedEventTimes
 from job.join_spec.sides import SIDES
 from job.plan.fingerprint import fingerprint
 from job.protocol.calls import Resume, Stop
@@ -71,7 +71,9 @@ def test_rows_that_the_first_query_has_read_are_read_again_after_another_change(
 ) -> None:
     """The second query has read only those that its retention needs."""
     first = {"left": {0: 3}, "right": {0: 0}}
-    world.planned = replace(world.planned, replay=replace(REPLAY, first_offsets=first))
+    world.planned = replace(
+        world.planned, replay=REPLAY.model_copy(update={"first_offsets": first})
+    )
     world.change()
     with_input(world, "file:/new")
     replayed(world)
@@ -86,7 +88,9 @@ def test_plan_of_another_change_keeps_back_what_the_second_query_keeps_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends: Offsets = {"left": {0: 30, 1: 5}, "right": {0: 6}}
-    cut = Cut("new-1", PlannedBatch(9, ends, 90_000), 91_000, REPLAY.starts, (), {})
+    cut = Cut(
+        "new-1", PlannedBatch(9, ends, 90_000), 91_000, REPLAY.starts, (), RecordedEventTimes()
+    )
     none = {side: KnownOffsets({0: 0, 1: 0}, {}) for side in SIDES}
     monkeypatch.setattr(changes, "read_cut", lambda _: cut)
     monkeypatch.setattr(changing, "_kafka", lambda _: None)
@@ -113,7 +117,7 @@ def test_plan_of_another_change_keeps_back_what_the_second_query_keeps_back(
 def changed_again(world: World) -> None:
     """The new query is changed to a third one, which has taken the name."""
     new, third = world.checkpoint("file:/new"), world.checkpoint("file:/third")
-    replay = replace(REPLAY, old_checkpoint="file:/new", query_id="third")
+    replay = REPLAY.model_copy(update={"old_checkpoint": "file:/new", "query_id": "third"})
     changes.prepare_new(new, third, replay)
     changes.allow_return(new, third)
     changes.hand_over(new, third)

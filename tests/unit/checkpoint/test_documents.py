@@ -1,79 +1,129 @@
-"""Format versions of the job's own files in a checkpoint."""
+"""The documents in a checkpoint."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from job.checkpoint.checkpoint import Checkpoint
-from job.checkpoint.documents import read_document, write_document
+from job.checkpoint.documents import (
+    DesiredState,
+    ExactlyOnce,
+    Fence,
+    Fingerprint,
+    Topics,
+    read_document,
+    write_document,
+)
+from job.document import Document
 from job.errors import CheckpointError
-from job.event_time.interval import Interval
+from job.event_time.partitions import RecordedEventTimes
 from job.join_spec.spec import spec_from_yaml
 from job.plan.fingerprint import changes, fingerprint
 from job.plan.planner import join_plan
 from tests.sql_worker import SQL
+from tests.unit.checkpoint.folders import DocumentFolder
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "checkpoint"
 
 
-class Folder:
-    root = "file:/checkpoint"
-
-    def __init__(self, **documents: Mapping[str, Any]) -> None:
-        self.documents: dict[str, Mapping[str, Any]] = dict(documents)
-
-    def read(self, name: str) -> Mapping[str, Any] | None:
-        return self.documents.get(name)
-
-    def write(self, name: str, document: Mapping[str, Any]) -> None:
-        self.documents[name] = document
-
-    def remove(self, name: str) -> None:
-        del self.documents[name]
+def checkpoint_with(**documents: Any) -> Checkpoint:
+    made = object.__new__(Checkpoint)
+    made.folder = DocumentFolder(  # type: ignore[assignment]
+        {f"{name}.json": document for name, document in documents.items()}
+    )
+    return made
 
 
 def test_written_document_has_a_format_and_is_read_again() -> None:
-    folder = Folder()
-    write_document(folder, "a", {"since": 3})
+    folder = DocumentFolder()
+    write_document(folder, Fence(number=3))
 
-    assert {"format": 1, "since": 3} == read_document(folder, "a")
-    assert read_document(folder, "b") is None
+    assert {"fence.json": {"format": 1, "number": 3}} == folder.documents
+    assert Fence(number=3) == read_document(folder, Fence)
+    assert read_document(folder, Topics) is None
 
 
-ANOTHER = (
-    "format 2, and this version reads format 1: start the version of Streamjoin that wrote it, or "
-    "a newer one"
+ANOTHER_FORMAT = (
+    "has format 2, and this version reads format 1: start the version of Streamjoin that wrote it, "
+    "or a newer one"
 )
-NONE = (
-    "no format, so Streamjoin has not written it, or it is damaged: restore a backup of the "
-    "checkpoint"
+REPAIR = "Restore a backup (`streamjoin checkpoint restore`), or reset"
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (
+            {"format": 2, "id": 3},
+            ANOTHER_FORMAT,
+        ),
+        ({"number": 3}, f"is damaged: `format` is required. {REPAIR}"),
+        ([], f"is damaged: Input should be an object. {REPAIR}"),
+        (
+            {"format": 1, "number": "3"},
+            f"is damaged: `number`: Input should be a valid integer. {REPAIR}",
+        ),
+    ],
 )
-
-
-@pytest.mark.parametrize(("document", "message"), [({"format": 2}, ANOTHER), ({"since": 3}, NONE)])
-def test_document_of_another_format_is_refused_with_the_remedy(
-    document: dict[str, int], message: str
+def test_document_that_cannot_be_read_is_refused_with_the_remedy(
+    document: Any, message: str
 ) -> None:
     with pytest.raises(CheckpointError) as refusal:
-        read_document(Folder(a=document), "a")
+        read_document(DocumentFolder({"fence.json": document}), Fence)
 
-    assert f"a in file:/checkpoint has {message}" == str(refusal.value)
+    assert f"fence.json in file:/checkpoint {message}" == str(refusal.value)
+
+
+def test_document_that_is_no_json_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = DocumentFolder()
+    monkeypatch.setattr(folder, "text", lambda _: '{"format": 1, "num')
+
+    with pytest.raises(CheckpointError, match=r"fence\.json in .* is damaged: Invalid JSON"):
+        read_document(folder, Fence)
 
 
 def test_interval_is_refused_if_a_newer_version_has_written_it() -> None:
-    checkpoint, folder = object.__new__(Checkpoint), Folder()
-    checkpoint.folder = folder  # type: ignore[assignment]
-    checkpoint.record_interval(Interval(7, 60_000))
-    assert 1 == folder.documents["interval.json"]["format"]
-    assert Interval(7, 60_000) == checkpoint.recorded_interval
-
-    folder.write("interval.json", {"format": 2, "batch": 7})
+    checkpoint = checkpoint_with(interval={"format": 2, "batch": 7})
 
     with pytest.raises(CheckpointError, match=r"interval\.json .* has format 2"):
         _ = checkpoint.recorded_interval
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"format": 2, "left": {"0": "unknown"}},
+        {"format": 1, "left": [], "right": None},
+        {"format": 1, "left": {"0": 5}, "right": {"0": {"offset": 3}}},
+        {"format": 1, "left": {"0": {"offset": "5", "event_time_ms": 7}}},
+    ],
+)
+def test_event_times_that_cannot_be_read_are_unknown(document: Any) -> None:
+    assert RecordedEventTimes() == checkpoint_with(event_times=document).event_times
+
+
+def test_released_name_is_written_as_null_and_a_name_that_was_never_owned_is_left_out() -> None:
+    for document, fields in (
+        (ExactlyOnce(since=3), {}),
+        (ExactlyOnce(since=3, owner=None), {"owner": None}),
+        (ExactlyOnce(since=3, owner="4711"), {"owner": "4711"}),
+    ):
+        folder = DocumentFolder()
+        write_document(folder, document)
+
+        assert {"format": 1, "since": 3, **fields} == folder.documents["exactly_once.json"]
+        assert document == read_document(folder, ExactlyOnce)
+
+
+@pytest.mark.parametrize(
+    "kind", [Fingerprint, Topics, ExactlyOnce, RecordedEventTimes, DesiredState]
+)
+def test_recorded_document_is_read_and_written_as_it_is(kind: type[Document]) -> None:
+    recorded = (GOLDEN / "files" / kind.file_name).read_text()
+
+    assert recorded == kind.model_validate_json(recorded).model_dump_json(indent=2)
 
 
 def test_recorded_fingerprint_is_that_of_its_spec() -> None:

@@ -1,7 +1,7 @@
 """The lease of a checkpoint."""
 
+import json
 import threading
-from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,42 +9,28 @@ import pytest
 
 from job.checkpoint import lease
 from job.checkpoint.cli import STOP_THE_QUERY, leased
-from job.checkpoint.documents import FINGERPRINT
-from job.checkpoint.lease import LEASE, Lease
+from job.checkpoint.documents import Fingerprint
+from job.checkpoint.lease import Lease, LeaseHolder
 from job.errors import CheckpointError, CheckpointInUseError
 from tests.polling import wait_until
+from tests.unit.checkpoint.folders import DocumentFolder
 
-
-class Folder:
-    """The documents of a checkpoint, in memory."""
-
-    root = "file:/checkpoint"
-
-    def __init__(self) -> None:
-        self.documents: dict[str, Mapping[str, Any]] = {}
-
-    def read(self, name: str) -> Mapping[str, Any] | None:
-        return self.documents.get(name)
-
-    def write(self, name: str, document: Mapping[str, Any]) -> None:
-        self.documents[name] = document
-
-    def remove(self, name: str) -> None:
-        self.documents.pop(name, None)
+LEASE = LeaseHolder.file_name
 
 
 @pytest.fixture
-def folder(monkeypatch: pytest.MonkeyPatch) -> Folder:
+def folder(monkeypatch: pytest.MonkeyPatch) -> DocumentFolder:
     """Leases are renewed, and expire, a hundred times as fast."""
     monkeypatch.setattr(lease, "RENEWAL_SECONDS", 0.02)
     monkeypatch.setattr(lease, "LEASE_SECONDS", 0.2)
     monkeypatch.setattr(lease, "_POLL_SECONDS", 0.005)
-    return Folder()
+    return DocumentFolder()
 
 
 def foreign(**changes: Any) -> dict[str, Any]:
     """The lease of a job on another machine."""
     return {
+        "format": 1,
         "id": "theirs",
         "host": "other",
         "pid": 7,
@@ -55,13 +41,13 @@ def foreign(**changes: Any) -> dict[str, Any]:
     }
 
 
-def taken(folder: Folder, lost: threading.Event | None = None) -> Lease:
+def taken(folder: DocumentFolder, lost: threading.Event | None = None) -> Lease:
     made = Lease(folder, lost=(lost or threading.Event()).set)
     made.take()
     return made
 
 
-def test_free_lease_is_taken_and_released(folder: Folder) -> None:
+def test_free_lease_is_taken_and_released(folder: DocumentFolder) -> None:
     mine = taken(folder)
     assert LEASE in folder.documents
 
@@ -70,7 +56,7 @@ def test_free_lease_is_taken_and_released(folder: Folder) -> None:
 
 
 def test_job_keeps_its_lease_if_the_replaced_job_was_suspended_while_it_renewed_its_own(
-    folder: Folder,
+    folder: DocumentFolder,
 ) -> None:
     folder.documents[LEASE] = foreign()
     lost = threading.Event()
@@ -86,7 +72,7 @@ def test_job_keeps_its_lease_if_the_replaced_job_was_suspended_while_it_renewed_
 
 
 def test_lease_that_is_renewed_by_another_job_is_not_taken_and_the_job_is_named(
-    folder: Folder,
+    folder: DocumentFolder,
 ) -> None:
     folder.documents[LEASE] = foreign()
     ended = threading.Event()
@@ -108,19 +94,19 @@ def test_lease_that_is_renewed_by_another_job_is_not_taken_and_the_job_is_named(
     assert "theirs" == folder.documents[LEASE]["id"]
 
 
-def overwrite_each_document(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def overwrite_each_document(folder: DocumentFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second job writes right after each write of this one."""
     write = folder.write
 
-    def write_and_be_overwritten(name: str, document: Mapping[str, Any]) -> None:
-        write(name, document)
-        write(name, foreign())
+    def write_and_be_overwritten(name: str, text: str) -> None:
+        write(name, text)
+        write(name, json.dumps(foreign()))
 
     monkeypatch.setattr(folder, "write", write_and_be_overwritten)
 
 
 def test_command_reports_its_remedy_and_not_that_of_a_second_job(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     overwrite_each_document(folder, monkeypatch)
     checkpoint: Any = SimpleNamespace(folder=folder)
@@ -133,14 +119,14 @@ def test_command_reports_its_remedy_and_not_that_of_a_second_job(
 
 
 def test_of_two_jobs_that_found_it_free_the_one_that_wrote_last_has_it(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     overwrite_each_document(folder, monkeypatch)
     with pytest.raises(CheckpointInUseError, match="process 7 on other"):
         taken(folder)
 
 
-def test_lease_that_is_not_renewed_expires(folder: Folder) -> None:
+def test_lease_that_is_not_renewed_expires(folder: DocumentFolder) -> None:
     folder.documents[LEASE] = foreign()
 
     mine = taken(folder)
@@ -149,18 +135,18 @@ def test_lease_that_is_not_renewed_expires(folder: Folder) -> None:
 
 
 def test_lease_of_a_process_of_this_machine_that_is_gone_is_taken_at_once(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = taken(folder)
     first.release()
     monkeypatch.setattr(lease, "LEASE_SECONDS", 3600.0)  # watching it would never end
-    gone = {**first._identity, "pid": 2**22 - 1, "renewed_at": "long ago"}
-    folder.documents[LEASE] = gone
+    gone = first._this_job.model_copy(update={"pid": 2**22 - 1, "renewed_at": "long ago"})
+    folder.documents[LEASE] = gone.model_dump()
 
     taken(folder).release()
 
 
-def test_zombie_job_loses_its_lease(folder: Folder) -> None:
+def test_zombie_job_loses_its_lease(folder: DocumentFolder) -> None:
     lost = threading.Event()
     mine = taken(folder, lost)
     folder.documents[LEASE] = foreign()
@@ -172,8 +158,22 @@ def test_zombie_job_loses_its_lease(folder: Folder) -> None:
     assert "theirs" == folder.documents[LEASE]["id"]
 
 
-def test_zombie_job_whose_successor_has_ended_names_no_deleted_folder(folder: Folder) -> None:
-    folder.documents[FINGERPRINT] = {"settings": {}}
+def test_job_loses_its_lease_to_a_job_of_a_newer_version(folder: DocumentFolder) -> None:
+    lost = threading.Event()
+    mine = taken(folder, lost)
+    newer = {"format": 2, "owner": "theirs"}
+    folder.documents[LEASE] = newer
+
+    assert lost.wait(10)
+    assert "start the version of Streamjoin that wrote it" in str(mine.loss)
+    mine.release()
+    assert newer == folder.documents[LEASE]
+
+
+def test_zombie_job_whose_successor_has_ended_names_no_deleted_folder(
+    folder: DocumentFolder,
+) -> None:
+    folder.documents[Fingerprint.file_name] = {"format": 1, "settings": {}}
     lost = threading.Event()
     mine = taken(folder, lost)
     del folder.documents[LEASE]
@@ -184,7 +184,7 @@ def test_zombie_job_whose_successor_has_ended_names_no_deleted_folder(folder: Fo
     mine.release()
 
 
-def test_job_whose_checkpoint_is_deleted_reports_it(folder: Folder) -> None:
+def test_job_whose_checkpoint_is_deleted_reports_it(folder: DocumentFolder) -> None:
     lost = threading.Event()
     mine = taken(folder, lost)
     folder.documents.clear()
@@ -197,17 +197,17 @@ def test_job_whose_checkpoint_is_deleted_reports_it(folder: Folder) -> None:
 
 
 def test_lease_survives_a_file_system_that_fails_for_a_while(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = taken(folder)
     failures: list[str] = []
 
-    def fail(name: str) -> Mapping[str, Any] | None:
+    def fail(name: str) -> str | None:
         failures.append(name)
         raise OSError("no file system")
 
     with monkeypatch.context() as broken:
-        broken.setattr(folder, "read", fail)
+        broken.setattr(folder, "text", fail)
         wait_until(lambda: len(failures) > 1, 10, "renewing has failed twice")
     before = folder.documents[LEASE]
     wait_until(lambda: folder.documents[LEASE] != before, 10, "it is renewed again")

@@ -198,7 +198,7 @@ def test_undo_is_refused_once_an_interval_has_begun(world: World) -> None:
     world.log("file:/new", 1, (20, 6), 60_000)
     assert not changes.has_delivered(world.checkpoint("file:/new"))
 
-    world.checkpoint("file:/new").record_interval(Interval(2, 60_000))
+    world.checkpoint("file:/new").record_interval(Interval(batch_id=2, watermark_ms=60_000))
     assert changes.has_delivered(world.checkpoint("file:/new"))
 
 

@@ -25,7 +25,7 @@ MICRO_BATCH = plan(
     output__delivery="exactly_once", on_bad_record=None, dead_letter={"topic": "dead"}
 )
 ACCESS = KafkaAccess("localhost:9092")
-CUT = Interval(7, 5_000)
+CUT = Interval(batch_id=7, watermark_ms=5_000)
 
 
 def checkpoint_with(interval: Interval | None) -> Checkpoint:
@@ -110,7 +110,9 @@ def test_only_a_run_that_records_how_far_an_interval_is_repeated_fences(
     assert (2, [1, 2]) == (start.run(), start.fences)
 
     ends = {"left": {0: 9}, "right": {0: 9}}
-    checkpoint.record_interval(Interval(CUT.batch_id, CUT.watermark_ms, ends))  # type: ignore[arg-type]
+    checkpoint.record_interval(
+        Interval(batch_id=CUT.batch_id, watermark_ms=CUT.watermark_ms, repeat_until=ends)
+    )  # type: ignore[arg-type]
     assert (2, [1, 2]) == (start.run(), start.fences)
     assert (2, [1, 2]) == (start.run(follows_catch_up=True), start.fences)
 
@@ -305,4 +307,4 @@ def test_records_are_written_at_least_once_by_the_sink_of_spark(
     assert (9, {}) == writer.delivered(9)
     assert writer.explained(failure_of_spark(Failure("fenced", retryable=False))) is None
     # The next exactly-once batch follows batches without markers.
-    assert checkpoint.folder.read("exactly_once.json") is None
+    assert checkpoint.folder.text("exactly_once.json") is None

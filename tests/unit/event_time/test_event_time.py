@@ -1,14 +1,13 @@
 """The watermark and the order of reading, from what was read of each partition."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from job.event_time.fair_reading import Reading, records_max, waiting_partitions
-from job.event_time.partitions import FORMAT, BatchRead, Partition, Partitions
+from job.event_time.partitions import BatchRead, Partition, Partitions, RecordedEventTimes
 from job.event_time.watermark import (
     SideEventTime,
     event_time_of,
@@ -117,29 +116,19 @@ KNOWN = Partitions(
 def test_event_times_survive_a_restart() -> None:
     offsets: dict[Side, dict[int, int]] = {"left": {0: 5, 1: 8}, "right": {0: 3}}
 
-    assert KNOWN == Partitions.from_document(KNOWN.document(), offsets)
+    assert KNOWN == Partitions.restored(KNOWN.recorded(), offsets)
 
 
 def test_event_time_of_a_batch_that_the_checkpoint_does_not_contain_is_dropped() -> None:
     offsets: dict[Side, dict[int, int]] = {"left": {0: 5, 1: 7}, "right": {0: 4}}
 
-    found = Partitions.from_document(KNOWN.document(), offsets)
+    found = Partitions.restored(KNOWN.recorded(), offsets)
 
     assert {"left": {0: 70}, "right": {0: 60}} == found.event_times
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        None,
-        {"format": FORMAT + 1, "left": {"0": "unknown"}},
-        {"format": FORMAT, "left": [], "right": None},
-        {"format": FORMAT, "left": {"0": 5}, "right": {"0": {"offset": 3}}},
-        {"format": FORMAT, "left": {"0": {"offset": "5", "event_time_ms": 7}}},
-    ],
-)
-def test_without_a_readable_document_no_event_time_is_known(document: Any) -> None:
-    found = Partitions.from_document(document, {"left": {0: 5}, "right": {0: 3}})
+def test_partition_without_an_entry_has_no_known_event_time() -> None:
+    found = Partitions.restored(RecordedEventTimes(), {"left": {0: 5}, "right": {0: 3}})
 
     assert ({"left": {}, "right": {}}, {0}) == (found.event_times, set(found.left))
 

@@ -8,7 +8,7 @@ ENDS: Ends = {"left": {0: 5, 1: 7}, "right": {0: 3}}
 
 
 def test_interval_is_repeated_once_every_partition_is_read_to_the_end_it_had() -> None:
-    interval = Interval(4, 1_000, ENDS)
+    interval = Interval(batch_id=4, watermark_ms=1_000, repeat_until=ENDS)
 
     assert not interval.is_repeated({"left": {0: 5, 1: 6}, "right": {0: 3}})
     assert not interval.is_repeated({"left": {0: 5}, "right": {0: 3}})
@@ -16,21 +16,25 @@ def test_interval_is_repeated_once_every_partition_is_read_to_the_end_it_had() -
 
 
 def test_interval_without_known_ends_is_not_repeated() -> None:
-    assert not Interval(4, 1_000).is_repeated(ENDS)
+    assert not Interval(batch_id=4, watermark_ms=1_000).is_repeated(ENDS)
 
 
 def test_records_that_are_not_repeated_yet_are_counted() -> None:
-    interval = Interval(4, 1_000, ENDS)
+    interval = Interval(batch_id=4, watermark_ms=1_000, repeat_until=ENDS)
     assert 3 == interval.records_left({"left": {0: 3, 1: 6}, "right": {0: 9}})
     assert 0 == interval.records_left({"left": {0: 5, 1: 7}, "right": {0: 3}})
     # Before the first batch.
     assert interval.records_left(None) is None
-    assert Interval(4, 1_000).records_left({"left": {}, "right": {}}) is None
+    assert Interval(batch_id=4, watermark_ms=1_000).records_left({"left": {}, "right": {}}) is None
 
 
 def test_interval_is_read_as_it_was_written() -> None:
-    for interval in (Interval(4, 1_000), Interval(4, 0, ENDS), Interval(4, 0, ENDS, (1, 3))):
-        assert interval == Interval.from_document(interval.document())
+    for interval in (
+        Interval(batch_id=4, watermark_ms=1_000),
+        Interval(batch_id=4, watermark_ms=0, repeat_until=ENDS),
+        Interval(batch_id=4, watermark_ms=0, repeat_until=ENDS, earlier=(1, 3)),
+    ):
+        assert interval == Interval.model_validate_json(interval.model_dump_json())
 
 
 def test_interval_records_the_last_ones_before_it() -> None:
@@ -39,8 +43,8 @@ def test_interval_records_the_last_ones_before_it() -> None:
     again = Interval.after(second, 7, 3_000)  # the same batch is planned again
 
     assert (frozenset({4}), None) == (first.batch_ids, first.repeat_until)
-    assert Interval(7, 2_000, None, (4,)) == second
-    assert Interval(7, 3_000, None, (4,)) == again
+    assert Interval(batch_id=7, watermark_ms=2_000, repeat_until=None, earlier=(4,)) == second
+    assert Interval(batch_id=7, watermark_ms=3_000, repeat_until=None, earlier=(4,)) == again
 
     newest = first
     for batch_id in range(5, 500):

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[3]
 # A room, or a module without a room, may import what is above it here, never what is below.
 ROOMS: dict[str, tuple[str, ...]] = {
     "errors": (),
+    "document": (),
     "settings": (),
     "redaction": (),
     "logs": (),

@@ -69,7 +69,7 @@ def old_query_repeats(
     monkeypatch.setattr(old_query, "time", clock)
 
 
-INTERVAL = Interval(7, 60_000)
+INTERVAL = Interval(batch_id=7, watermark_ms=60_000)
 
 
 def never() -> bool:

@@ -203,7 +203,7 @@ def test_interval_begins_with_the_watermark_of_what_is_read_and_records_it(
     world.plan_next(times, both(10), both(12))
 
     assert NOW_MS - 20_000 == world.watermark
-    assert [Interval(8, NOW_MS - 20_000)] == world.intervals
+    assert [Interval(batch_id=8, watermark_ms=NOW_MS - 20_000)] == world.intervals
     assert ([], False) == (world.phases, world.ended)
 
 
@@ -215,7 +215,7 @@ def test_interval_records_a_later_watermark_that_another_part_has_set(
 
     world.plan_next(world.made(_Intervals), both(10), both(12))
 
-    assert [Interval(8, NOW_MS)] == world.intervals
+    assert [Interval(batch_id=8, watermark_ms=NOW_MS)] == world.intervals
 
 
 def two_intervals(world: World, *, received: int, unread: int) -> None:
@@ -281,14 +281,14 @@ def test_watermark_of_an_interrupted_interval_stays_until_the_interval_is_repeat
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert not World(monkeypatch).made(_CatchUp).keeps_watermark()
-    cut = Interval(7, 5_000)
+    cut = Interval(batch_id=7, watermark_ms=5_000)
     world = World(monkeypatch, cut=cut)
     times = world.made(_CatchUp)
 
     assert times.keeps_watermark()
     world.plan_next(times, both(10), both(20))
     assert 5_000 == world.watermark
-    assert [Interval(7, 5_000, both(20))] == world.intervals
+    assert [Interval(batch_id=7, watermark_ms=5_000, repeat_until=both(20))] == world.intervals
 
     world.batch(times, both(19), both(19), NOW_MS)
     assert (5_000, []) == (world.watermark, world.phases)
@@ -297,7 +297,7 @@ def test_watermark_of_an_interrupted_interval_stays_until_the_interval_is_repeat
     assert NOW_MS - 20_000 == world.watermark
     assert [Phase.REAL_TIME] == world.phases
     # Spark has not committed the batch yet.
-    assert [Interval(7, 5_000, both(20))] == world.intervals
+    assert [Interval(batch_id=7, watermark_ms=5_000, repeat_until=both(20))] == world.intervals
 
 
 def test_query_that_was_stopped_begins_with_catch_up() -> None:
@@ -323,7 +323,7 @@ def test_transactions_of_an_interval_are_counted_at_its_end(
 def test_run_that_repeats_an_interval_ends_with_the_repetition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = World(monkeypatch, cut=Interval(7, 5_000, both(20)))
+    world = World(monkeypatch, cut=Interval(batch_id=7, watermark_ms=5_000, repeat_until=both(20)))
 
     world.batch(world.made(_CatchUp), both(20), both(20 + CAUGHT_UP_RECORDS), NOW_MS)
 
@@ -331,7 +331,7 @@ def test_run_that_repeats_an_interval_ends_with_the_repetition(
 
 
 def test_ends_of_a_repetition_that_is_cut_itself_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch, cut=Interval(7, 5_000, both(20)))
+    world = World(monkeypatch, cut=Interval(batch_id=7, watermark_ms=5_000, repeat_until=both(20)))
     times = world.made(_CatchUp)
 
     world.plan_next(times, both(15), both(90))
@@ -356,14 +356,14 @@ def test_idle_side_does_not_raise_the_watermark_while_an_interval_is_repeated() 
 def test_intervals_follow_if_nothing_of_the_interrupted_interval_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = World(monkeypatch, cut=Interval(8, NOW_MS))
+    world = World(monkeypatch, cut=Interval(batch_id=8, watermark_ms=NOW_MS))
     world.plan_next(world.made(_CatchUp), both(10), both(10))
     assert ([Phase.REAL_TIME], True) == (world.phases, world.ended)
 
     # Event times that were lost with the crash would give an earlier watermark.
     world.watermark = 0
     world.plan_next(world.made(_Intervals), both(10), both(12))
-    assert Interval(8, NOW_MS) == world.intervals[-1]
+    assert Interval(batch_id=8, watermark_ms=NOW_MS) == world.intervals[-1]
 
 
 def test_query_does_not_run_without_the_calls_of_spark(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 """The replay of a changed query, without Spark: limits, watermark, and the end of the replay."""
 
 from contextlib import nullcontext
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +10,7 @@ import structlog
 from job.change.replay import Replay
 from job.errors import QueryError
 from job.event_time.fair_reading import FIRST_BATCH_RECORDS
-from job.event_time.partitions import Partitions
+from job.event_time.partitions import Partitions, RecordedEventTime, RecordedEventTimes
 from job.protocol.status import Phase
 from job.query import event_times, real_time, replaying
 from job.query.real_time import _ReplayAndCatchUp
@@ -28,11 +27,9 @@ REPLAY = Replay(
     watermark_ms=60_000,
     next_watermark_ms=61_000,
     state_partitions=3,
-    event_times={
-        "format": 1,
-        "left": {"0": {"offset": 20, "event_time_ms": 71_000}},
-        "right": {"0": {"offset": 16, "event_time_ms": 85_000}},
-    },
+    event_times=RecordedEventTimes(
+        left={0: RecordedEventTime(20, 71_000)}, right={0: RecordedEventTime(16, 85_000)}
+    ),
     late_unknown_before=ends(13, 10),
 )
 LATEST = {0: 99}
@@ -195,7 +192,7 @@ def test_query_that_cannot_be_limited_ends(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_batch_of_the_replay_has_only_the_limit_of_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """No small first batch, and no order of event times: nothing waits for either."""
-    long = replace(REPLAY, ends=ends(50_010, 16))
+    long = REPLAY.model_copy(update={"ends": ends(50_010, 16)})
     world = Replaying(monkeypatch)
     world.times._replay = long  # type: ignore[attr-defined]
     world.follow()
