@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import structlog
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
+from job.event_time.partitions import Offsets
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.source_topics import SourceTopics
 from job.kafka.clients import (
@@ -33,7 +34,6 @@ POLL_SECONDS = 5.0
 
 _log = structlog.get_logger()
 
-Offsets = Mapping[Side, Mapping[int, int]]
 Topics = Mapping[Side, SourceTopics]
 
 

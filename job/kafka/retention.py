@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from job.errors import RetentionError
+from job.event_time.partitions import Offsets
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.source_topics import SourceTopics
 from job.kafka.clients import EARLIEST, LATEST, AdminClient, list_offsets_of_topics
 from job.kafka.kafka_admin import KafkaAdmin
 from job.plan.plan import JoinPlan
-
-Offsets = Mapping[Side, Mapping[int, int]]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
 
 from job.errors import CheckpointError, RetentionError, StreamjoinError
+from job.event_time.partitions import Offsets
 from job.join_spec.output import Delivery
 from job.join_spec.sides import SIDES, Side
 from job.kafka.clients import ANSWER_SECONDS, AdminClient, answer
@@ -29,8 +30,6 @@ _NOT_DESCRIBED = frozenset(
 _ZERO = "A" * 22  # the id that brokers before Kafka 2.8 return, as printed
 
 _log = structlog.get_logger()
-
-Offsets = Mapping[Side, Mapping[int, int]]
 
 
 @dataclass(frozen=True)

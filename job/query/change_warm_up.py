@@ -22,6 +22,7 @@ from job.change.replay import Replay
 from job.checkpoint.folder import Folder
 from job.dataflow.dataflow import micro_batches
 from job.dataflow.joins import Join, join_of
+from job.delivery.sink import START_SECONDS
 from job.delivery.topic_limits import limits_of
 from job.join_spec.sides import SIDES
 from job.kafka.kafka_admin import KafkaAdmin
@@ -39,7 +40,6 @@ BATCHES_MAX = 10
 SECONDS_MAX = 20.0
 
 _FOLDER = "warm-up"
-_START_SECONDS = 60.0
 _POLL_SECONDS = 0.2
 
 _log = structlog.get_logger()
@@ -93,7 +93,7 @@ class _Batches:
         self._planned = planned
 
     def __call__(self, rows: DataFrame, _: int) -> None:
-        self._join.begin_batch(self.query.result(_START_SECONDS), rows.sparkSession)
+        self._join.begin_batch(self.query.result(START_SECONDS), rows.sparkSession)
         rows.write.format("noop").mode("append").save()
         self.count += 1
         if self.count >= self._planned:

@@ -14,7 +14,7 @@ import structlog
 from py4j.protocol import Py4JJavaError
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.delivery.sink import RunningQuery
+from job.delivery.sink import START_SECONDS, RunningQuery
 from job.event_time.fair_reading import Reading, records_max, waiting_partitions
 from job.event_time.partitions import Partitions
 from job.event_time.watermark import watermark_ms
@@ -30,8 +30,6 @@ from job.spark.watermark import raise_watermark
 # Event times that a crash loses only delay the watermark after the restart.
 WRITE_SECONDS = 5.0
 
-# Spark may plan the first batch before `follow`.
-_START_SECONDS = 60.0
 
 _log = structlog.get_logger()
 
@@ -76,11 +74,11 @@ class EventTimes:
         return self._first.active()
 
     def _record_failure(self, error: Py4JJavaError) -> None:
-        self._running.result(_START_SECONDS).record_failure(error)
+        self._running.result(START_SECONDS).record_failure(error)
 
     @property
     def _query(self) -> StreamingQuery:
-        return self._running.result(_START_SECONDS).query
+        return self._running.result(START_SECONDS).query
 
     def follow(self, running: RunningQuery) -> None:
         """Limit the reading of the started query, and write the event times periodically."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import structlog
 
 from job.errors import StreamjoinError
-from job.event_time.partitions import Partitions
+from job.event_time.partitions import Offsets, Partitions
 from job.event_time.watermark import event_time_of
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.source_topics import ONE_TOPIC_EACH, SourceTopics
@@ -32,7 +32,6 @@ from job.query.state_rows import StateRowCounter
 BATCHES_KEPT = 100
 FAILURES_KEPT = 20
 
-Offsets = Mapping[Side, Mapping[int, int]]
 
 _log = structlog.get_logger()
 
