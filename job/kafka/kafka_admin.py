@@ -9,12 +9,10 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from job.errors import BrokerError, SecurityError, StreamjoinError
 from job.join_spec.security import Mechanism
-from job.kafka.clients import AdminClient, admin, describe_error, no_broker
+from job.kafka.clients import ANSWER_SECONDS, AdminClient, admin, describe_error, no_broker
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.waiting import wait_until
 
-# Enough for the first response of a loaded broker on a small machine.
-ANSWER_SECONDS = 10.0
 _POLL_SECONDS = 0.05
 
 

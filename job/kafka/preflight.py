@@ -6,7 +6,7 @@ for what must be read later.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -36,13 +36,6 @@ class TopicUse:
     """Whether the job creates the topic if it does not exist."""
 
 
-class _Findings(NamedTuple):
-    missing: list[TopicUse]
-    denied: list[TopicUse]
-    partitions: dict[str, int]
-    """Number of partitions of the topics that exist."""
-
-
 @dataclass(frozen=True)
 class TopicsSnapshot:
     """The topics of a plan, which `check_topics` has accepted."""
@@ -56,12 +49,9 @@ class TopicsSnapshot:
     """None: the plan has no dead-letter topic."""
 
     def plan_with_partitions(self, plan: JoinPlan) -> JoinPlan:
-        """The plan with the numbers of partitions of its input topics, and of its output topic if
-        its results need it."""
-        output = plan.output
-        if output.partition_by is not None:
-            plan = replace(plan, output=replace(output, partitions=self.partitions[output.topic]))
-        return plan.reading(
+        """The plan with the numbers of partitions of its input topics and its output topic."""
+        output = replace(plan.output, partitions=self.partitions[plan.output.topic])
+        return replace(plan, output=output).reading(
             {
                 side: tuple(self.partitions[name] for name in plan.side(side).topics.names)
                 for side in SIDES
@@ -76,24 +66,13 @@ def check_topics(plan: JoinPlan, kafka: KafkaAdmin) -> TopicsSnapshot:
     access to a topic, TopicError if a topic does not exist, has too many partitions, or has
     settings with which the broker would refuse records.
     """
-    access = kafka.access
-    findings = _findings(_topic_uses(plan), kafka)
-    if findings.denied:
-        raise SecurityError(
-            f"Kafka at {access.bootstrap_servers} denies access to topics; grant it with\n"
-            + "\n".join(_grants(findings.denied, access))
-        )
-    if findings.missing:
-        raise TopicError(
-            f"topics do not exist on {access.bootstrap_servers}; create them with\n"
-            + "\n".join(_creations(findings.missing, access))
-        )
-    _check_partition_counts(plan, findings.partitions)
+    partitions = _partitions(_topic_uses(plan), kafka)
+    _check_partition_counts(plan, partitions)
     output = read_settings(kafka, plan.output.topic)
     letters = plan.dead_letter
     dead_letter = None if letters is None else read_settings(kafka, letters.topic)
     check_settings(plan, output, dead_letter)
-    return TopicsSnapshot(kafka, findings.partitions, output, dead_letter)
+    return TopicsSnapshot(kafka, partitions, output, dead_letter)
 
 
 def _check_partition_counts(plan: JoinPlan, partitions: Mapping[str, int]) -> None:
@@ -131,8 +110,10 @@ def _sources(side: SidePlan) -> Iterator[TopicUse]:
         yield TopicUse(f"{side.side}.{field}", name, ("Read",))
 
 
-def _findings(uses: list[TopicUse], kafka: KafkaAdmin) -> _Findings:
-    answers = kafka.described({use.topic for use in uses})
+def _partitions(uses: list[TopicUse], kafka: KafkaAdmin) -> dict[str, int]:
+    """Number of partitions of each topic that exists. Raises SecurityError or TopicError if the
+    job cannot use a topic."""
+    answers, access = kafka.described({use.topic for use in uses}), kafka.access
     missing, denied, partitions = [], [], {}
     for use in uses:
         try:
@@ -144,14 +125,24 @@ def _findings(uses: list[TopicUse], kafka: KafkaAdmin) -> _Findings:
             elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 denied.append(use)
             else:
-                raise no_broker(kafka.access, error) from error
+                raise no_broker(access, error) from error
         else:
             partitions[use.topic] = len(description.partitions)
             allowed = description.authorized_operations
             # Brokers before 2.3 do not return operations.
             if allowed and not {_OPERATIONS[name] for name in use.operations} <= set(allowed):
                 denied.append(use)
-    return _Findings(missing, denied, partitions)
+    if denied:
+        raise SecurityError(
+            f"Kafka at {access.bootstrap_servers} denies access to topics; grant it with\n"
+            + "\n".join(_grants(denied, access))
+        )
+    if missing:
+        raise TopicError(
+            f"topics do not exist on {access.bootstrap_servers}; create them with\n"
+            + "\n".join(_creations(missing, access))
+        )
+    return partitions
 
 
 def _grants(denied: list[TopicUse], access: KafkaAccess) -> Iterator[str]:

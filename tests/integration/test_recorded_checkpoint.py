@@ -1,7 +1,7 @@
 """A checkpoint that an earlier commit wrote: the job must continue from it.
 
-tests/golden/checkpoint has its spec, its files and the records of its commit topic. UPDATE_GOLDEN=1
-records it again, which is allowed only together with a new format version.
+tests/golden/checkpoint has one for each engine: its spec, its files and the records of its commit
+topic. UPDATE_GOLDEN=1 records them again, which is allowed only together with a new format version.
 """
 
 import json
@@ -14,28 +14,35 @@ import pytest
 from confluent_kafka import Producer
 
 from deploy.local.kafka import EmbeddedKafka
+from job.join_spec.engine import Engine
 from job.kafka.clients import NewTopic, admin, read_to_end
 from job.kafka.topic_ids import topics
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
+from tests.integration.real_time_topics import wait_for_intervals
 from tests.integration.topics import READ_SECONDS, consume_all
+from tests.polling import wait_until
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "checkpoint"
-FILES, COMMITS = GOLDEN / "files", GOLDEN / "commits.json"
 T0 = 1_700_000_000_000
-NAMES = ("recorded.left", "recorded.right", "recorded.out", "recorded.commits")
+NAMES = {Engine.MICRO_BATCH: "recorded", Engine.REAL_TIME: "recorded_rt"}
 
 
 class Recorded:
-    """The topics of the recorded checkpoint on one broker."""
+    """The topics of a recorded checkpoint on one broker."""
 
-    def __init__(self, kafka: EmbeddedKafka) -> None:
+    def __init__(self, kafka: EmbeddedKafka, name: str) -> None:
+        *self._topics, self._commits = self._names = [
+            f"{name}.{part}" for part in ("left", "right", "out", "commits")
+        ]
+        self.output = self._topics[2]
+        self._name = name
         self.settings = {"bootstrap.servers": kafka.bootstrap_servers}
         self._client = admin(self.settings)
         created = self._client.create_topics(
             [
-                *(NewTopic(name, 2) for name in NAMES[:3]),
-                NewTopic(NAMES[3], 3, config={"cleanup.policy": "compact"}),
+                *(NewTopic(topic, 2) for topic in self._topics),
+                NewTopic(self._commits, 3, config={"cleanup.policy": "compact"}),
             ]
         )
         for future in created.values():
@@ -48,7 +55,7 @@ class Recorded:
             {**self.settings, "log_level": 0, "max.in.flight.requests.per.connection": 1}
         )
         for partition, value in rows:
-            producer.produce(f"recorded.{side}", value, None, partition)
+            producer.produce(f"{self._name}.{side}", value, None, partition)
         assert 0 == producer.flush(READ_SECONDS)
 
     def send_commits(self, records: list[dict[str, Any]]) -> None:
@@ -58,9 +65,7 @@ class Recorded:
         producer.init_transactions(READ_SECONDS)
         for marker in records:
             producer.begin_transaction()
-            producer.produce(
-                "recorded.commits", marker["value"], marker["key"], marker["partition"]
-            )
+            producer.produce(self._commits, marker["value"], marker["key"], marker["partition"])
             producer.commit_transaction(READ_SECONDS)
 
     def commits(self) -> list[dict[str, Any]]:
@@ -70,41 +75,48 @@ class Recorded:
                 "key": (message.key() or b"").decode(),
                 "value": (message.value() or b"").decode(),
             }
-            for message in read_to_end(self.settings, "recorded.commits", "reads", READ_SECONDS)
+            for message in read_to_end(self.settings, self._commits, "reads", READ_SECONDS)
         ]
 
     def ids(self) -> dict[str, str]:
-        return {name: str(topic.id) for name, topic in topics(self._client, NAMES).items()}
+        return {name: str(topic.id) for name, topic in topics(self._client, self._names).items()}
 
 
-@pytest.fixture
-def job(
-    kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jvm: SharedJvm
-) -> Job:
+@pytest.mark.parametrize("engine", list(Engine))
+def test_job_continues_the_recorded_checkpoint(
+    engine: Engine,
+    kafka: EmbeddedKafka,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    jvm: SharedJvm,
+) -> None:
+    """The real-time engine needs more task slots than a shared JVM has."""
+    golden = GOLDEN / engine
     monkeypatch.setenv("RECORDED_SERVERS", kafka.bootstrap_servers)
     monkeypatch.setenv("RECORDED_CHECKPOINT", str(tmp_path / "checkpoint"))
-    return Job((GOLDEN / "join.yaml").read_text(), tmp_path, jvm)
-
-
-def test_job_continues_the_recorded_checkpoint(
-    kafka: EmbeddedKafka, job: Job, tmp_path: Path
-) -> None:
-    recorded = Recorded(kafka)
+    spec = (golden / "join.yaml").read_text()
+    job = Job(spec, tmp_path, jvm if engine is Engine.MICRO_BATCH else None)
+    recorded = Recorded(kafka, NAMES[engine])
     recorded.send("left", range(3))
     recorded.send("right", range(2))
     if os.environ.get("UPDATE_GOLDEN"):
-        record(recorded, job, tmp_path / "checkpoint")
+        record(recorded, job, tmp_path / "checkpoint", golden)
         return
 
-    shutil.copytree(FILES, tmp_path / "checkpoint")
+    shutil.copytree(golden / "files", tmp_path / "checkpoint")
     give_new_topic_ids(tmp_path / "checkpoint" / "topics.json", recorded.ids())
-    recorded.send_commits(json.loads(COMMITS.read_text()))
+    recorded.send_commits(json.loads((golden / "commits.json").read_text()))
     with job:
         recorded.send("right", range(2, 3))
         job.wait_for_offsets(left=3, right=3)
+        wait_until(
+            lambda: consume_all(kafka.bootstrap_servers, recorded.output),
+            START_SECONDS,
+            "the result is out",
+        )
 
     # The left row of 2 is in the recorded state. 0 and 1 were delivered before the recording.
-    results = consume_all(kafka.bootstrap_servers, "recorded.out")
+    results = consume_all(kafka.bootstrap_servers, recorded.output)
     assert [2] == [result.value["n"] for result in results]
 
 
@@ -116,13 +128,15 @@ def give_new_topic_ids(path: Path, ids: dict[str, str]) -> None:
     (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
 
 
-def record(recorded: Recorded, job: Job, checkpoint: Path) -> None:
+def record(recorded: Recorded, job: Job, checkpoint: Path, golden: Path) -> None:
     with job:
-        job.wait_for_offsets(left=3, right=2)
+        status = job.wait_for_offsets(left=3, right=2)
+        if status.phase is not None:
+            wait_for_intervals(job)
         for verb, state in (("pause", "PAUSED"), ("resume", "RUNNING")):
             job.ask(verb)
             job.wait_for_state(state)
         assert 0 == job.terminate()
-    shutil.rmtree(FILES, ignore_errors=True)
-    shutil.copytree(checkpoint, FILES)
-    COMMITS.write_text(json.dumps(recorded.commits(), indent=2) + "\n")
+    shutil.rmtree(golden / "files", ignore_errors=True)
+    shutil.copytree(checkpoint, golden / "files")
+    (golden / "commits.json").write_text(json.dumps(recorded.commits(), indent=2) + "\n")

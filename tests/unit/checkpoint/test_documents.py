@@ -18,7 +18,9 @@ from job.checkpoint.documents import (
 )
 from job.document import Document
 from job.errors import CheckpointError
+from job.event_time.interval import Interval
 from job.event_time.partitions import RecordedEventTimes
+from job.join_spec.engine import Engine
 from job.join_spec.spec import spec_from_yaml
 from job.plan.fingerprint import changes, fingerprint
 from job.plan.planner import join_plan
@@ -118,18 +120,20 @@ def test_released_name_is_written_as_null_and_a_name_that_was_never_owned_is_lef
 
 
 @pytest.mark.parametrize(
-    "kind", [Fingerprint, Topics, ExactlyOnce, RecordedEventTimes, DesiredState]
+    "kind", [Fingerprint, Topics, ExactlyOnce, RecordedEventTimes, DesiredState, Interval]
 )
 def test_recorded_document_is_read_and_written_as_it_is(kind: type[Document]) -> None:
-    recorded = (GOLDEN / "files" / kind.file_name).read_text()
+    recorded = (GOLDEN / "real_time" / "files" / kind.file_name).read_text()
 
     assert recorded == kind.model_validate_json(recorded).model_dump_json(indent=2)
 
 
-def test_recorded_fingerprint_is_that_of_its_spec() -> None:
-    document = json.loads((GOLDEN / "files" / "fingerprint.json").read_text())
+@pytest.mark.parametrize("engine", list(Engine))
+def test_recorded_fingerprint_is_that_of_its_spec(engine: Engine) -> None:
+    folder = GOLDEN / engine
+    document = json.loads((folder / "files" / "fingerprint.json").read_text())
     variables = {"RECORDED_SERVERS": "localhost:9092", "RECORDED_CHECKPOINT": "unused"}
-    spec = spec_from_yaml((GOLDEN / "join.yaml").read_text(), variables)
+    spec = spec_from_yaml((folder / "join.yaml").read_text(), variables)
     plan = join_plan(spec, SQL, state_partitions=2)
 
     assert 1 == document["format"]

@@ -88,20 +88,13 @@ def test_plan_and_limits_of_a_start_need_no_further_request(
     assert [*requests, "dead: settings"] == client.requests
 
     made = topics.plan_with_partitions(PLAN)
-    assert ((3,), (2,), 1) == (
+    assert ((3,), (2,), 5) == (
         made.left.partition_counts,
         made.right.partition_counts,
         made.output.partitions,
     )
     assert TopicLimits(2000, 20000, requires_key=True) == limits_of(topics)
     assert [*requests, "dead: settings"] == client.requests
-
-
-def test_plan_gets_the_partitions_of_its_output_topic_if_a_value_chooses_them(
-    kafka: KafkaAdmin,
-) -> None:
-    made = plan(output__partition_by="left.ad_id", output__key="left.ad_id")
-    assert 5 == check_topics(made, kafka).plan_with_partitions(made).output.partitions
 
 
 def test_settings_that_the_user_may_not_read_are_logged_and_taken_for_the_defaults(
