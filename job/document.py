@@ -10,5 +10,8 @@ class Document(BaseModel):
 
     file_name: ClassVar[str]
     """Name of the file, relative to the checkpoint folder."""
+    if_damaged: ClassVar[str] = "Restore a backup (`streamjoin checkpoint restore`), or reset"
+    """What a user can do about a file that cannot be read."""
     format: Literal[1] = 1
-    """Version of the fields. A version of Streamjoin refuses a document of another format."""
+    """Version of the fields: a document with other fields has another format. A version of
+    Streamjoin refuses a document of another format."""

@@ -22,7 +22,7 @@ from pydantic import Field
 
 from job.change.cut import LateBelow, PlannedBatch, late_by_batch
 from job.document import Document
-from job.event_time.partitions import Offsets, Partitions, RecordedEventTimes
+from job.event_time.partitions import Offsets, Partitions, RecordedEventTimes, RecordedOffsets
 from job.join_spec.sides import SIDES, Side
 from job.join_spec.start_positions import StartPositions
 
@@ -57,8 +57,8 @@ class Replay(Document):
     old_checkpoint: str
     old_query_id: str
     old_batch_id: int
-    starts: Offsets
-    ends: Offsets
+    starts: RecordedOffsets
+    ends: RecordedOffsets
     """The cut."""
     watermark_ms: int
     """Watermark of the old query's last batch. 0: no watermark yet."""
@@ -71,13 +71,15 @@ class Replay(Document):
     """Rows that were late in the old query. The new query drops them."""
     expired: tuple[Expired, ...] = ()
     topic_ids: Mapping[str, str] = Field(default_factory=dict)
-    late_unknown_before: Offsets = Field(default_factory=lambda: {side: {} for side in SIDES})
+    late_unknown_before: RecordedOffsets = Field(
+        default_factory=lambda: {side: {} for side in SIDES}
+    )
     """Rows before these offsets are read again, also those that were late in the old query."""
     is_shadow: bool = False
     """Whether the old query continues."""
     query_id: str | None = None
     """Id of the new query, which the change has chosen. None: Spark chooses it."""
-    first_offsets: Offsets | None = None
+    first_offsets: RecordedOffsets | None = None
     """Start offsets of the first of all queries that were changed. None: not known."""
 
     @property

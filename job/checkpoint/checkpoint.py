@@ -23,9 +23,9 @@ Spark requires its folder to be empty at the first start, so the other files are
 import json
 import uuid
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 
+import structlog
 from pyspark.sql import SparkSession
 
 from job.change.cut import PlannedBatch
@@ -51,6 +51,8 @@ from job.join_spec.source_topics import SourceTopics
 from job.join_spec.start_positions import StartPositions
 from job.plan.fingerprint import changes, frozen_topics
 from job.protocol.status import QueryState
+
+_log = structlog.get_logger()
 
 ASIDE = "aside-"
 """Prefix of the folders with files that a reset, a restore or a repair has moved."""
@@ -190,9 +192,12 @@ class Checkpoint:
     @property
     def event_times(self) -> RecordedEventTimes:
         """The document that `partitions` has written. Empty: it is missing or cannot be read."""
-        with suppress(CheckpointError):
-            return read_document(self.folder, RecordedEventTimes) or RecordedEventTimes()
-        return RecordedEventTimes()
+        try:
+            recorded = read_document(self.folder, RecordedEventTimes)
+        except CheckpointError as error:
+            _log.warning("event_times_not_read", reason=str(error))
+            recorded = None
+        return recorded or RecordedEventTimes()
 
     @property
     def partitions(self) -> Partitions:
@@ -243,7 +248,7 @@ class Checkpoint:
     @property
     def fence(self) -> int:
         """Number of the newest fence of the query's producers. 0: there was none."""
-        return (read_document(self.folder, Fence) or Fence()).number
+        return (read_document(self.folder, Fence) or Fence(number=0)).number
 
     def increment_fence(self) -> int:
         """Record and return the number of the next fence. Call it before the fence, so that no two
@@ -351,7 +356,7 @@ class Checkpoint:
 
     @property
     def _replaces(self) -> Replaces:
-        return read_document(self.folder, Replaces) or Replaces()
+        return read_document(self.folder, Replaces) or Replaces(query_ids=[], any=False)
 
     def allow_replacing_any_query(self) -> None:
         """Allow the next start to replace any query of the name: a reset or a restored copy is a
@@ -361,7 +366,7 @@ class Checkpoint:
     def replace_queries(self, query_ids: Collection[str]) -> None:
         """Add `query_ids` to the queries that may be replaced; no other query may be."""
         replaced = sorted(self.replaced_queries | set(query_ids))
-        write_document(self.folder, Replaces(query_ids=replaced))
+        write_document(self.folder, Replaces(query_ids=replaced, any=False))
 
     def reset(self, positions: StartPositions, now: datetime) -> str | None:
         """Prepare a new query: the next start reads from `positions` with empty state.

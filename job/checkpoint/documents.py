@@ -12,7 +12,7 @@ from job.protocol.status import QueryState
 NEVER_OWNED = ""
 """`owner` of a query that has not owned its name. It is not written."""
 _AnyDocument = TypeVar("_AnyDocument", bound=Document)
-_REPAIR = "Restore a backup (`streamjoin checkpoint restore`), or reset"
+_NEWER = "start the version of Streamjoin that wrote it, or a newer one"
 
 
 class Fingerprint(Document):
@@ -41,7 +41,7 @@ class Topics(Document):
 
 class Fence(Document):
     file_name = "fence.json"
-    number: int = 0
+    number: int
 
 
 class ExactlyOnce(Document):
@@ -54,8 +54,8 @@ class ExactlyOnce(Document):
 
 class Replaces(Document):
     file_name = "replaces.json"
-    query_ids: list[str] = Field(default_factory=list)
-    any: bool = False
+    query_ids: list[str]
+    any: bool
     """Whether the next start replaces any query of the name."""
 
 
@@ -86,21 +86,24 @@ def read_document(folder: Documents, kind: type[_AnyDocument]) -> _AnyDocument |
     try:
         document = kind.model_validate_json(text)
     except ValidationError as error:
-        raise CheckpointError(f"{file} {_problem(error)}") from error
-    if "format" not in document.model_fields_set:
-        raise CheckpointError(f"{file} is damaged: `format` is required. {_REPAIR}")
+        raise CheckpointError(f"{file} {_problem(error, kind)}") from error
+    for field, info in kind.model_fields.items():
+        may_be_missing = info.default is None or info.exclude_if is not None
+        if field not in document.model_fields_set and not may_be_missing:
+            raise CheckpointError(f"{file} is damaged: `{field}` is required. {kind.if_damaged}")
     return document
 
 
-def _problem(error: ValidationError) -> str:
+def _problem(error: ValidationError, kind: type[Document]) -> str:
     problems = {".".join(map(str, each["loc"])): each for each in error.errors()}
     wrong = problems.get("format")
     if wrong is not None and isinstance(wrong["input"], int):
         return (
             f"has format {wrong['input']}, and this version reads format "
-            f"{wrong['ctx']['expected']}: start the version of Streamjoin that wrote it, or a "
-            "newer one"
+            f"{wrong['ctx']['expected']}: {_NEWER}"
         )
     field, first = next(iter(problems.items()))
+    if first["type"] == "extra_forbidden":
+        return f"has the field `{field}`, which this version does not know: {_NEWER}"
     reason = f"`{field}`: {first['msg']}" if field else first["msg"]
-    return f"is damaged: {reason}. {_REPAIR}"
+    return f"is damaged: {reason}. {kind.if_damaged}"

@@ -41,6 +41,7 @@ class LeaseHolder(Document):
     """The job that has the lease."""
 
     file_name = "lease.json"
+    if_damaged = "Check that no other job runs on this checkpoint, then delete the file"
     id: str
     host: str
     pid: int
@@ -78,6 +79,11 @@ class Lease:
         # If two jobs found the lease free at the same time, the last writer has it.
         time.sleep(_POLL_SECONDS)
         holder = self._read()
+        if holder is None:
+            raise CheckpointInUseError(
+                f"the lease of the checkpoint {self._documents.root} was removed by another job: "
+                f"{self._remedy}"
+            )
         if not self._is_mine(holder):
             raise self._in_use(holder)
         self._thread.start()
@@ -106,7 +112,7 @@ class Lease:
 
         wait_until(was_removed, LEASE_SECONDS, _POLL_SECONDS)
 
-    def _in_use(self, holder: LeaseHolder | None) -> CheckpointInUseError:
+    def _in_use(self, holder: LeaseHolder) -> CheckpointInUseError:
         return CheckpointInUseError(
             f"the checkpoint {self._documents.root} is in use by "
             f"{_describe_holder(holder)}: {self._remedy}"
@@ -120,7 +126,7 @@ class Lease:
                     self._write()
                     continue
                 exists = holder is not None or self._documents.text(Fingerprint.file_name)
-            except CheckpointError as error:  # a job of a newer version has the lease
+            except CheckpointError as error:  # another version has the lease, or it is damaged
                 self.loss = error
             except Exception as error:
                 # Not lost yet. If writes keep failing, the query itself fails.
@@ -132,9 +138,10 @@ class Lease:
             return
 
     def _taken_by(self, holder: LeaseHolder | None) -> CheckpointInUseError:
+        by = "another job, which has ended," if holder is None else _describe_holder(holder)
         return CheckpointInUseError(
-            f"the checkpoint {self._documents.root} was taken over by {_describe_holder(holder)} "
-            "while this job was suspended: this job ends"
+            f"the checkpoint {self._documents.root} was taken over by {by} while this job was "
+            "suspended: this job ends"
         )
 
     def _deleted(self) -> CheckpointError:
@@ -194,10 +201,7 @@ def _is_dead(holder: LeaseHolder) -> bool:
         return True
 
 
-def _describe_holder(holder: LeaseHolder | None) -> str:
-    """`holder`: None if it has released the lease."""
-    if holder is None:
-        return "another job, which has ended,"
+def _describe_holder(holder: LeaseHolder) -> str:
     return (
         f"the job with process {holder.pid} on {holder.host} (last renewal at {holder.renewed_at})"
     )

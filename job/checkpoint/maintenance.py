@@ -24,6 +24,7 @@ class Manifest(Document):
     """The content of a backup. Written last."""
 
     file_name = "backup.json"
+    if_damaged = "Use another backup"
     made_at: str
     query_id: str
     batch_id: int | None

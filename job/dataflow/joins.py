@@ -1,6 +1,6 @@
 """The joins: Spark's operator, and the processor in Java (real_time/join.py).
 
-Nothing but a Join knows which of them a query has. How a query reads, in micro-batches or in
+A query calls its join only through the members of Join. How a query reads, in micro-batches or in
 intervals, is a separate choice.
 """
 

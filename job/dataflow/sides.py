@@ -201,8 +201,8 @@ def row_conditions(side: SidePlan, plan: JoinPlan) -> list[str]:
 def _with_dead_letters(
     rows: DataFrame, side: SidePlan, plan: JoinPlan, bytes_max: int
 ) -> DataFrame:
-    """The rows that are joined, and those that become dead letters. Of both, each that is or may
-    become a dead letter has it in the column DEAD_LETTER."""
+    """The rows that are joined, and those that become dead letters. Column DEAD_LETTER: the dead
+    letter of a row that becomes one, or becomes one if it is late."""
     assert plan.dead_letter is not None
     rows = _with_reason(rows, side, plan)
     rows = rows.selectExpr("*", f"dead_reason IS NOT NULL AS {IS_DEAD}")

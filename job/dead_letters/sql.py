@@ -1,7 +1,8 @@
 """Spark SQL that selects the records of a side that become dead letters, and builds the letters.
 
-Input columns: those of dataflow.decoded, the record as `original_key`, `original_value` and
-`original_headers`, its value as `text` and `parsed`, and `is_late`. This module only makes text.
+Input columns: those of `decoded` in dataflow/sides.py, the record as `original_key`,
+`original_value` and `original_headers`, its value as `text` and `parsed`, and `is_late`. This
+module only makes text.
 """
 
 from collections.abc import Mapping
@@ -16,14 +17,14 @@ from job.plan.position import partition_sql, position_column
 from job.sql.literals import quoted
 
 EXPLAINED = ("text", "parsed")
-"""Columns that dataflow.decoded keeps for the message of a bad record."""
+"""Columns that `decoded` keeps for the message of a bad record."""
 KEPT = (
     "key AS original_key",
     "value AS original_value",
     "headers AS original_headers",
     *EXPLAINED,
 )
-"""Columns that dataflow.decoded keeps for dead letters."""
+"""Columns that `decoded` keeps for dead letters."""
 
 # Bytes added to a record: the job's headers without the message (with two names of up to 249
 # characters), and Kafka's overhead for a batch of one record.

@@ -23,7 +23,7 @@ from job.dead_letters import sql
 from job.delivery.finished_batch import FinishedBatch
 from job.join_spec.sides import SIDES, Side
 from job.kafka.security import KafkaAccess, spark_options
-from job.plan.plan import JoinPlan, window_end_column
+from job.plan.plan import DeadLetterPlan, JoinPlan, window_end_column
 from job.plan.position import position_column
 from job.real_time.transactions import ID
 from job.spark.executed_join import OffsetRange
@@ -42,9 +42,10 @@ _log = structlog.get_logger()
 @dataclass(frozen=True)
 class DeadLetterWriter:
     plan: JoinPlan
+    letters: DeadLetterPlan
     access: KafkaAccess
     bytes_max: int
-    """Largest record that the dead-letter topic accepts; 0 without a topic."""
+    """Largest record that the topic accepts."""
 
     def write_batch(self, spark: SparkSession, batch: FinishedBatch, write: Write) -> Counts:
         """Write the dead letters of the batch with `write`. Returns their counts."""
@@ -62,29 +63,27 @@ class DeadLetterWriter:
     def _write(self, letters: DataFrame, write: Write) -> Counts:
         """`letters`: (key, value, headers, side, reason). Empty counts if an earlier attempt of the
         batch has written them."""
-        assert self.plan.dead_letter is not None
         letters.persist()
         try:
             counts = letters.groupBy("side", "reason").count().collect()
-            is_written = write(letters.selectExpr(*_record_columns(self.plan.dead_letter.topic)))
+            is_written = write(letters.selectExpr(*_record_columns(self.letters.topic)))
         finally:
             letters.unpersist()
         return {(side, reason): count for side, reason, count in counts} if is_written else {}
 
     def _may_have_letters(self, batch: FinishedBatch, side: Side) -> bool:
         """Whether the side may have dead letters. Spark counts late rows of both sides together."""
-        observed, topic = batch.observed.side(side), self.plan.dead_letter
+        observed = batch.observed.side(side)
         if side not in batch.join.ranges:
             return False
         return (
             bool(observed.bad_records)
-            or (topic is not None and topic.takes_null_keys and observed.null_keys > 0)
+            or (self.letters.takes_null_keys and observed.null_keys > 0)
             or self._takes_late_rows(batch)
         )
 
     def _takes_late_rows(self, batch: FinishedBatch) -> bool:
-        topic = self.plan.dead_letter
-        return topic is not None and topic.takes_late_rows and batch.join.late_rows > 0
+        return self.letters.takes_late_rows and batch.join.late_rows > 0
 
     def _of_side(self, spark: SparkSession, batch: FinishedBatch, side: Side) -> DataFrame:
         """(key, value, headers, side, reason)"""

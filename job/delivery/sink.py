@@ -161,7 +161,8 @@ class BatchSink(FailureOfQuery):
         batch_ended: BatchEnded,
         kept_back: KeptBack,
     ) -> None:
-        """`dead_letters`: writes those that the join does not pass on. None: there are none."""
+        """`dead_letters`: writer of the dead letters of input records. None: the join passes them
+        on, or the spec has no dead-letter topic."""
         super().__init__(plan, writer)
         self.query: Future[StreamingQuery] = Future()
         self._join = join

@@ -11,7 +11,7 @@ emitted as unmatched.
 from typing import Self
 
 from job.document import Document
-from job.event_time.partitions import Offsets
+from job.event_time.partitions import Offsets, RecordedOffsets
 from job.join_spec.sides import SIDES
 
 # More than the batches that Spark's offset log contains.
@@ -23,7 +23,7 @@ class Interval(Document):
     batch_id: int
     watermark_ms: int
     """Watermark of the interval, milliseconds since 1970."""
-    repeat_until: Offsets | None = None
+    repeat_until: RecordedOffsets | None = None
     """The ends of the topics at the start that repeats the interval. None: it is not repeated."""
     earlier: tuple[int, ...] = ()
     """Batch ids of the last intervals before this one, oldest first."""

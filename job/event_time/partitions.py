@@ -5,14 +5,16 @@ Times are milliseconds since 1970. Offsets are the next ones to read, as Kafka c
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from job.document import Document
 from job.join_spec.sides import SIDES, Side
 
 Offsets = Mapping[Side, Mapping[int, int]]
+RecordedOffsets = Annotated[Offsets, AfterValidator(lambda offsets: _of_both_sides(offsets))]
+"""As a field of a document."""
 EventTimes = Mapping[Side, Mapping[int, int]]
 """Per side and partition the newest event time; partitions without one are missing."""
 
@@ -205,3 +207,9 @@ class Partitions:
 
 def _newer(one: int | None, other: int | None) -> int | None:
     return max((time for time in (one, other) if time is not None), default=None)
+
+
+def _of_both_sides(offsets: Offsets) -> Offsets:
+    if missing := [side for side in SIDES if side not in offsets]:
+        raise ValueError(f"no offsets of the {missing[0]} side")
+    return offsets

@@ -40,6 +40,8 @@ class KafkaAdmin:
 
     def described(self, topics: set[str]) -> "dict[str, Future[Any]]":
         """Description of each topic. A refused login ends the wait: it is not retried."""
+        self.client.poll(0)
+        self._errors.clear()  # of earlier questions
         answers: dict[str, Future[Any]] = self.client.describe_topics(
             TopicCollection(sorted(topics)),
             include_authorized_operations=True,

@@ -102,7 +102,7 @@ def respond(line: bytes, handler: CallHandler, caller_gone: Event) -> Response:
     try:
         request = _REQUEST.validate_json(line)
     except ValidationError as error:
-        return Response(error=CallError(code="invalid_request", message=str(error)))
+        return Response(error=CallError(code="invalid_request", message=_problems(error)))
     try:
         if isinstance(request, Read):
             return Response(result=handler.read(request, caller_gone).model_dump(mode="json"))
@@ -117,6 +117,12 @@ def respond(line: bytes, handler: CallHandler, caller_gone: Event) -> Response:
         _log.exception("call_failed", call=request.call)
         return Response(error=CallError(code="internal_error", message=type(error).__name__))
     return Response(status=handler.status())
+
+
+def _problems(error: ValidationError) -> str:
+    """`reset.starts: Field required`"""
+    problems = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+    return f"invalid request: {'; '.join(problems)}"
 
 
 def _check_not_expired(command: Command, now: datetime) -> None:

@@ -4,7 +4,6 @@ start of the job."""
 from datetime import UTC, datetime
 
 import structlog
-from pydantic import ValidationError
 
 from job.checkpoint.changes import read_request, write_request
 from job.checkpoint.checkpoint import Checkpoint
@@ -53,7 +52,7 @@ class RequestReport:
         self._is_read = True
         try:
             self.last = read_request(checkpoint)
-        except (CheckpointError, ValidationError) as error:
+        except CheckpointError as error:
             _log.warning("change_report_not_read", reason=str(error))
         if self.last is not None and self.last.failed_at is None:
             self.fail(

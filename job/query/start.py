@@ -74,8 +74,10 @@ class QueryStarter:
                 read = intervals if phase is Phase.REAL_TIME else micro_batches
                 records = read(spark, plan, access, limits, join, replay)
                 writer = prepared.result()
-            times = self._event_times(run, replay, phase, join, writer)
-            with closing(writer), closing(times):
+            with (
+                closing(writer),
+                closing(self._event_times(run, replay, phase, join, writer)) as times,
+            ):
                 with times.starting():
                     if phase is Phase.REAL_TIME:
                         running = start_intervals(records, plan, checkpoint, writer)
@@ -109,4 +111,4 @@ def _letter_writer(
 ) -> DeadLetterWriter | None:
     if plan.dead_letter is None or join.passes_dead_letters:
         return None
-    return DeadLetterWriter(plan, access, limits.dead_letter_bytes_max)
+    return DeadLetterWriter(plan, plan.dead_letter, access, limits.dead_letter_bytes_max)

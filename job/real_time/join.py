@@ -90,7 +90,7 @@ def real_time_join(
     real_time: bool,
     counts: RowCounts,
 ) -> DataFrame:
-    """The columns of `dataflow.joined`; and DEAD_LETTER if both sides have DEAD_LETTER and IS_DEAD.
+    """The columns of both sides; and DEAD_LETTER if both sides have DEAD_LETTER and IS_DEAD.
 
     `real_time`: for a query that is started with the real-time trigger. In micro-batches,
     `pass_late_watermark` is called with each batch.

@@ -124,7 +124,7 @@ def _columns(side: SidePlan) -> Iterator[str]:
 
 
 def _steps(side: SidePlan) -> Iterator[list[str]]:
-    """As `decoded` in job/dataflow/dataflow.py, without a registry."""
+    """As `decoded` in job/dataflow/sides.py, without a registry."""
     yield record_sql.parsed(side)
     yield record_sql.restored(side)
     yield record_sql.typed(side)

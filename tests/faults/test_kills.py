@@ -24,6 +24,12 @@ TRANSACTION_SECONDS = 5
 SLOT = STATE_PARTITIONS - 1
 
 
+# Whether the broker has answered the commit of the slot, how many of the slots the next start finds
+# committed, and a command that arrives in the batch. The soak and test_real_time.py also hold other
+# requests of a transaction: the writer is the same.
+COMMITS = ((False, SLOT, "pause", "PAUSED"), (True, SLOT + 1, "stop", "STOPPED"))
+
+
 @pytest.mark.timeout(900)  # several starts of a JVM
 def test_job_killed_or_stopped_in_a_batch_neither_loses_nor_repeats_a_result(
     kafka: EmbeddedKafka, proxy: Proxy, tmp_path: Path
@@ -49,31 +55,32 @@ def test_job_killed_or_stopped_in_a_batch_neither_loses_nor_repeats_a_result(
         harness.recovered(time.monotonic())
         assert STATE_PARTITIONS == skipped_transactions(harness)
 
-        # One slot is committed, the other one has sent its commit. A command has arrived.
-        point = commit_of(slots)
-        break_at(point, harness, proxy, slots)
-        job.ask("pause")
-        wait_until(
-            lambda: desired_state(tmp_path) == "PAUSED",
-            START_SECONDS,
-            "the desired state is stored",
-        )
-        now = job.status()
-        assert now is not None
-        assert "RUNNING" == now.state
-        job.kill_tree()
-        offsets, commits = (last_of(harness, log) for log in ("offsets", "commits"))
-        assert offsets == commits + 1
-        # Spark commits the state of a partition before it has handed over its last row.
-        assert offsets + 1 == newest_state(harness, SLOT)
+        for is_answered, skipped, verb, state in COMMITS:
+            point = commit_of(slots, is_answered=is_answered)
+            break_at(point, harness, proxy, slots)
+            job.ask(verb)
+            wait_until(
+                lambda state=state: desired_state(tmp_path) == state,
+                START_SECONDS,
+                "the desired state is stored",
+            )
+            now = job.status()
+            assert now is not None
+            assert "RUNNING" == now.state
+            job.kill_tree()
+            offsets, commits = (last_of(harness, log) for log in ("offsets", "commits"))
+            assert offsets == commits + 1, point
+            # Spark commits the state of a partition before it has handed over its last row.
+            assert offsets + 1 == newest_state(harness, SLOT)
 
-        job.start()
-        job.wait_for_state("PAUSED")
-        job.ask("resume")
-        harness.recovered(time.monotonic())
-        assert SLOT == skipped_transactions(harness)
-        proxy.release()
-        proxy.wait_until_over(point)
+            job.start()
+            job.wait_for_state(state)
+            job.ask("resume")
+            harness.recovered(time.monotonic())
+            assert skipped == skipped_transactions(harness), point
+            proxy.release()
+            if not is_answered:
+                proxy.wait_until_over(point)
         harness.check(harness.settle())
 
         break_at(commit_of(slots), harness, proxy, slots)
@@ -101,8 +108,8 @@ def break_at(point: Point, harness: Harness, proxy: Proxy, slots: Slots) -> None
     slots.wait_for_marker(*range(SLOT))
 
 
-def commit_of(slots: Slots) -> Point:
-    return Point(Api.END_TXN, slots.ids[SLOT], topic=slots.output)
+def commit_of(slots: Slots, *, is_answered: bool = False) -> Point:
+    return Point(Api.END_TXN, slots.ids[SLOT], is_answered=is_answered, topic=slots.output)
 
 
 def skipped_transactions(harness: Harness) -> int:

@@ -262,8 +262,8 @@ def test_change_over_http_keeps_the_jvm_and_gives_the_results_of_one_run(
     kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To the real-time engine, with more state partitions and task slots, and back, then to more
-    state partitions in the same Spark application. The query of the real-time engine would fail at
-    a bad record, but not at one that the old query has dropped. A change is undone before its query
+    state partitions in the same Spark application. The second and the third query would fail at a
+    bad record, but not at one that an old query has dropped. A change is undone before its query
     has delivered. The changes of a micro-batch query have a warm-up."""
     Failpoint(tmp_path, monkeypatch)
     monkeypatch.setenv("STREAMJOIN_TEST_WARM_UP_RECORDS", "1")
@@ -279,7 +279,7 @@ def test_change_over_http_keeps_the_jvm_and_gives_the_results_of_one_run(
             ("fourth", Engine.MICRO_BATCH),
         )
     )
-    second = changed(second, on_bad_record="fail")
+    second, third = (changed(spec, on_bad_record="fail") for spec in (second, third))
     feeder = Feeder(topics)
 
     with ChangedJob(first, folder) as job:

@@ -268,16 +268,20 @@ def test_policy_fail_names_the_first_bad_record_and_policy_drop_continues(
 ) -> None:
     letters.create_topics()
     with Job(letters.spec(on_bad_record="fail"), tmp_path, jvm) as job:
+        letters.produce("right", [row(1)])
         letters.produce("left", [row(1), Sent('{"n": 2, "t": "soon"}'), Sent("worse"), row(3)])
         failure = job.wait_for_failure(1)
         assert "bad_record" == failure.code
         assert f"left record {letters.name}.left/0/1 cannot be read" in failure.message
         assert "(unparsable_event_time): field t is neither ISO-8601" in failure.message
+        job.ask("restart")
+        job.wait_for_failure(2)
+        assert [] == letters.results()
         job.terminate()
 
         job.spec_file.write_text(letters.spec(on_bad_record="drop"))
         job.start()
-        letters.produce("right", [row(1), row(3)])
+        letters.produce("right", [row(3)])
         job.wait_for_offsets(left=4, right=2)
         assert 0 == job.terminate()
     assert [1, 3] == letters.results()

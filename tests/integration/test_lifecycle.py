@@ -232,6 +232,7 @@ def test_lost_jvm_is_replaced_while_the_query_runs_and_while_it_is_paused(
     """On request every line of the log is JSON. The JVM ends with its driver, and the query is
     still paused after that."""
     monkeypatch.setenv("STREAMJOIN_LOG_FORMAT", "json")
+    pairs.delivery = "exactly_once"
     pairs.create_topics()
     with Job(pairs.spec(), tmp_path) as job:
         pairs.produce(range(3))
@@ -249,6 +250,7 @@ def test_lost_jvm_is_replaced_while_the_query_runs_and_while_it_is_paused(
         status = read_all(job, 9)
         [jvm] = jvms(job)
         assert maps_the_class_archive(jvm)
+        assert [] == python_workers(job)
         assert status.last_failure is not None
         assert "the JVM is gone" in status.last_failure.message
         events = ["START", "FAIL", "START"]
@@ -270,7 +272,6 @@ def test_lost_jvm_is_replaced_while_the_query_runs_and_while_it_is_paused(
         successor.suspend()  # it cannot end by itself: a JVM may hang in the libraries it unloads
         job.kill()
         wait_for_end([successor])
-        lines = [json.loads(line) for line in job.log.read_text().splitlines()]
 
         job.start()
         job.wait_for_state("PAUSED")
@@ -278,10 +279,12 @@ def test_lost_jvm_is_replaced_while_the_query_runs_and_while_it_is_paused(
         assert ["join.match_window.after"] == fields(answer["checkpoint_changes"])
         pairs.produce(range(9, 12))
         job.ask("resume")
-        read_all(job, 12)
+        run_id = read_all(job, 12).run_id
         assert 0 == job.terminate()
-    assert ["START", "COMPLETE"] == endpoint.states[-2:]
-    assert list(range(12)) == sorted(set(pairs.numbers()))
+        lines = [json.loads(line) for line in job.log.read_text().splitlines()]
+    last = [(event["eventType"], event["run"]["runId"]) for event in endpoint.events[-2:]]
+    assert [("START", run_id), ("COMPLETE", run_id)] == last
+    assert list(range(12)) == pairs.numbers()
     for line in lines:
         assert {"event", "level", "timestamp"} <= line.keys()
     assert "query_retried" in [line["event"] for line in lines]

@@ -6,16 +6,22 @@ from typing import Any
 
 import pytest
 
+from job.change.replay import Replay
+from job.checkpoint.changes import Changed, RequestedChange
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.documents import (
     DesiredState,
     ExactlyOnce,
     Fence,
     Fingerprint,
+    Replaces,
+    Starts,
     Topics,
     read_document,
     write_document,
 )
+from job.checkpoint.lease import LeaseHolder
+from job.checkpoint.maintenance import Manifest
 from job.document import Document
 from job.errors import CheckpointError
 from job.event_time.interval import Interval
@@ -28,6 +34,7 @@ from tests.sql_worker import SQL
 from tests.unit.checkpoint.folders import DocumentFolder
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "checkpoint"
+DOCUMENTS = GOLDEN.parent / "documents"
 
 
 def checkpoint_with(**documents: Any) -> Checkpoint:
@@ -47,10 +54,8 @@ def test_written_document_has_a_format_and_is_read_again() -> None:
     assert read_document(folder, Topics) is None
 
 
-ANOTHER_FORMAT = (
-    "has format 2, and this version reads format 1: start the version of Streamjoin that wrote it, "
-    "or a newer one"
-)
+NEWER = "start the version of Streamjoin that wrote it, or a newer one"
+ANOTHER_FORMAT = f"has format 2, and this version reads format 1: {NEWER}"
 REPAIR = "Restore a backup (`streamjoin checkpoint restore`), or reset"
 
 
@@ -63,6 +68,11 @@ REPAIR = "Restore a backup (`streamjoin checkpoint restore`), or reset"
         ),
         ({"number": 3}, f"is damaged: `format` is required. {REPAIR}"),
         ([], f"is damaged: Input should be an object. {REPAIR}"),
+        ({"format": 1}, f"is damaged: `number`: Field required. {REPAIR}"),
+        (
+            {"format": 1, "number": 3, "since": 1},
+            f"has the field `since`, which this version does not know: {NEWER}",
+        ),
         (
             {"format": 1, "number": "3"},
             f"is damaged: `number`: Input should be a valid integer. {REPAIR}",
@@ -84,6 +94,23 @@ def test_document_that_is_no_json_is_damaged(monkeypatch: pytest.MonkeyPatch) ->
 
     with pytest.raises(CheckpointError, match=r"fence\.json in .* is damaged: Invalid JSON"):
         read_document(folder, Fence)
+
+
+@pytest.mark.parametrize("missing", ["late_unknown_before", "expired"])
+def test_document_without_a_field_is_damaged(missing: str) -> None:
+    recorded = json.loads((DOCUMENTS / "change.json").read_text())
+    del recorded[missing]
+
+    with pytest.raises(CheckpointError, match=f"is damaged: `{missing}` is required"):
+        read_document(DocumentFolder({"change.json": recorded}), Replay)
+
+
+def test_offsets_of_one_side_are_damage() -> None:
+    recorded = json.loads((DOCUMENTS / "change.json").read_text())
+    del recorded["ends"]["right"]
+
+    with pytest.raises(CheckpointError, match=r"`ends`: .*no offsets of the right side"):
+        read_document(DocumentFolder({"change.json": recorded}), Replay)
 
 
 def test_interval_is_refused_if_a_newer_version_has_written_it() -> None:
@@ -126,6 +153,22 @@ def test_recorded_document_is_read_and_written_as_it_is(kind: type[Document]) ->
     recorded = (GOLDEN / "real_time" / "files" / kind.file_name).read_text()
 
     assert recorded == kind.model_validate_json(recorded).model_dump_json(indent=2)
+
+
+@pytest.mark.parametrize(
+    "kind", [Changed, Fence, LeaseHolder, Manifest, Replaces, Replay, RequestedChange, Starts]
+)
+def test_each_field_of_a_document_that_an_earlier_commit_wrote_is_kept(
+    kind: type[Document],
+) -> None:
+    recorded = json.loads((DOCUMENTS / kind.file_name).read_text())
+    folder = DocumentFolder({kind.file_name: recorded})
+    document = read_document(folder, kind)
+    assert document is not None
+    write_document(folder, document)
+
+    written = folder.documents[kind.file_name]
+    assert recorded == {name: written[name] for name in recorded}
 
 
 @pytest.mark.parametrize("engine", list(Engine))

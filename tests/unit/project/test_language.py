@@ -29,7 +29,7 @@ def pattern(words: list[str]) -> re.Pattern[str]:
 def texts() -> list[Path]:
     inside = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*"))
     skipped = {PAGE, Path(__file__)}
-    recorded = ROOT / "tests" / "golden" / "checkpoint" / "files"  # written by Spark
+    recorded = ROOT / "tests" / "golden" / "checkpoint"  # written by Spark
     return [
         path
         for path in sorted([*inside, *(ROOT / name for name in FILES)])
