@@ -99,14 +99,13 @@ def test_variables_are_not_substituted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "hunter2" not in answer.model_dump_json()
 
 
-@pytest.mark.parametrize(
-    "text", [spec_yaml(), spec_yaml(join__type="outer"), "name: x", "", "a: ["]
-)
-def test_process_returns_the_result_of_the_function(start: Start, text: str) -> None:
-    validation = request(text, fingerprint(plan()))
+def test_process_returns_the_results_of_the_function(start: Start) -> None:
+    process = start()
+    for text in (spec_yaml(), spec_yaml(join__type="outer"), "name: x", "", "a: ["):
+        validation = request(text, fingerprint(plan()))
 
-    answer = start().validate(validation, Event(), within_seconds=PATIENCE_SECONDS)
-    assert validated(validation, SQL) == answer
+        answer = process.validate(validation, Event(), within_seconds=PATIENCE_SECONDS)
+        assert validated(validation, SQL) == answer
 
 
 # --- Limits
@@ -314,26 +313,24 @@ def validate(specs: SpecProcess, **changes: Any) -> ValidationResult:
     return specs.validate(request(spec_yaml(**changes)), Event(), within_seconds=PATIENCE_SECONDS)
 
 
-def test_process_answers_the_next_call_too(start: Start) -> None:
+def test_process_answers_several_calls_and_is_started_again_if_a_part_is_killed(
+    start: Start,
+) -> None:
     specs = start()
     assert [] == validate(specs).problems
     first = processes_of(specs)
     assert 2 == len(first)
-    assert ["output.filter"] == [
-        each.field for each in validate(specs, output__filter="nope").problems
-    ]
+    problems = validate(specs, output__filter="nope").problems
+    assert ["output.filter"] == [problem.field for problem in problems]
     assert first == processes_of(specs)
 
-
-@pytest.mark.parametrize("which", [0, 1])
-def test_killed_process_is_started_again(start: Start, which: int) -> None:
-    specs = start()
-    validate(specs)
-    process = processes_of(specs)[which]
-    process.kill()
-    wait_until(lambda: has_ended(process), PATIENCE_SECONDS, "the process has ended")
-
-    assert [] == validate(specs).problems
+    for which in (0, 1):
+        process = processes_of(specs)[which]
+        process.kill()
+        wait_until(
+            lambda process=process: has_ended(process), PATIENCE_SECONDS, "the process has ended"
+        )
+        assert [] == validate(specs).problems
 
 
 def test_idle_processes_end(start: Start) -> None:
