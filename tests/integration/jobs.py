@@ -35,10 +35,6 @@ JAVA_OPTIONS = (
     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
 
-# For a job with a separate JVM: generated code runs for seconds, and its compilation takes a fifth
-# of the CPU time. Jobs on a shared JVM run generated code, as in production.
-INTERPRETED = "-Dspark.sql.codegen.factoryMode=NO_CODEGEN -Dspark.sql.codegen.wholeStage=false"
-
 
 class Job:
     """`with Job(spec, folder) as job:` runs `streamjoin run`; leaving it ends the process."""
@@ -95,7 +91,7 @@ class Job:
             "STREAMJOIN_DRIVER_MEMORY": "1g",
             "STREAMJOIN_STATE_PARTITIONS": str(STATE_PARTITIONS),
             "JAVA_HOME": str(java_home()),
-            "JDK_JAVA_OPTIONS": JAVA_OPTIONS if self._jvm else f"{JAVA_OPTIONS} {INTERPRETED}",
+            "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
         }
 
     def _environment(self) -> dict[str, str]:

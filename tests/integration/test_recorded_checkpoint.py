@@ -6,6 +6,7 @@ topic. UPDATE_GOLDEN=1 records them again, which is allowed only together with a
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,7 @@ def test_job_continues_the_recorded_checkpoint(
 
     shutil.copytree(golden / "files", tmp_path / "checkpoint")
     give_new_topic_ids(tmp_path / "checkpoint" / "topics.json", recorded.ids())
+    give_new_folder(tmp_path / "checkpoint")
     recorded.send_commits(json.loads((golden / "commits.json").read_text()))
     with job:
         recorded.send("right", range(2, 3))
@@ -126,6 +128,16 @@ def give_new_topic_ids(path: Path, ids: dict[str, str]) -> None:
     assert set(ids) == set(document["topics"])
     path.write_text(json.dumps({**document, "topics": ids}))
     (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def give_new_folder(checkpoint: Path) -> None:
+    """Spark writes the path of the state's schema into the metadata of the operator."""
+    for path in checkpoint.glob("query/state/*/_metadata/v2/0"):
+        text = re.sub(
+            '"file:[^"]*/query/state/', f'"file:{checkpoint}/query/state/', path.read_text()
+        )
+        path.write_text(text)
+        (path.parent / ".0.crc").unlink()
 
 
 def record(recorded: Recorded, job: Job, checkpoint: Path, golden: Path) -> None:
