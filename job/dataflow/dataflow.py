@@ -17,6 +17,7 @@ from job.join_spec.sides import SIDES
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.real_time import SOURCE_OPTIONS
+from job.plan.result_checks import is_unmatched
 from job.real_time.join import DEAD_LETTER
 from job.spark.try_eval import register_try_eval
 
@@ -24,48 +25,38 @@ if TYPE_CHECKING:
     from job.formats.registry import RegistryAccess
 
 
-def micro_batches(
+def kafka_dataflow(
     spark: SparkSession,
     plan: JoinPlan,
     access: KafkaAccess,
     limits: TopicLimits,
     join: Join,
     replay: Replay | None = None,
+    *,
+    in_intervals: bool = False,
 ) -> DataFrame:
-    """The COLUMNS of records of `plan` (real_time/transactions.py), read from its topics. After a
-    change, maybe also FAILURE.
+    """The COLUMNS of records of `plan` (real_time/transactions.py), read from its topics. In
+    micro-batches after a change, maybe also FAILURE.
 
     `replay`: the replay after a change. None: the query replaces no other query.
+    `in_intervals`: read without a limit and by one task for each partition.
 
-    Each side has as many tasks as can run at once, so a task may read several partitions. Each task
-    generates code before its first record, only to find it in the compilation cache: with one task
-    per partition that is a third of the tasks' CPU time in small batches.
+    In micro-batches each side has as many tasks as can run at once, so a task may read several
+    partitions. Each task generates code before its first record, only to find it in the compilation
+    cache: with one task per partition that is a third of the tasks' CPU time in small batches.
     """
-    tasks = max(plan.state_partitions, spark.sparkContext.defaultParallelism)
-    left, right = (
-        kafka_records(spark, _reading(plan.side(side), plan, join, {}), access).coalesce(tasks)
-        for side in SIDES
-    )
-    results = dataflow(left, right, plan, join, access.registry, replay, limits)
-    return written(results, plan, limits, marks_failures=replay is not None)
-
-
-def intervals(
-    spark: SparkSession,
-    plan: JoinPlan,
-    access: KafkaAccess,
-    limits: TopicLimits,
-    join: Join,
-    replay: Replay | None = None,
-) -> DataFrame:
-    """As `micro_batches`, read without a limit and by one task for each partition."""
-    options: dict[str, str | None] = {"maxOffsetsPerTrigger": None, **SOURCE_OPTIONS}
-    left, right = (
+    options = {"maxOffsetsPerTrigger": None, **SOURCE_OPTIONS} if in_intervals else {}
+    records = [
         kafka_records(spark, _reading(plan.side(side), plan, join, options), access)
         for side in SIDES
-    )
+    ]
+    if not in_intervals:
+        tasks = max(plan.state_partitions, spark.sparkContext.defaultParallelism)
+        records = [of_side.coalesce(tasks) for of_side in records]
+    left, right = records
     results = dataflow(left, right, plan, join, access.registry, replay, limits)
-    return written(results, plan, limits)
+    marks_failures = replay is not None and not in_intervals
+    return written(results, plan, limits, marks_failures=marks_failures)
 
 
 def _reading(
@@ -100,11 +91,12 @@ def dataflow(
     limits: TopicLimits | None = None,
 ) -> DataFrame:
     """The results, from two streams with the columns of Spark's Kafka source: rows of
-    `output_records`. `replay`: as for `micro_batches`. `limits` None: without dead letters."""
+    `output_records`. `replay`: as for `kafka_dataflow`. `limits` None: without dead letters."""
     if plan.checks.any:
         register_try_eval(left_records.sparkSession)
-    passes_letters = limits is not None and _passes_letters(plan, join)
-    letter_bytes_max = limits.dead_letter_bytes_max if limits and passes_letters else None
+    letter_bytes_max = None
+    if limits is not None and _passes_letters(plan, join):
+        letter_bytes_max = limits.dead_letter_bytes_max
     left, right = (
         side_rows(records, plan.side(side), plan, registry, replay, letter_bytes_max)
         for side, records in zip(SIDES, (left_records, right_records), strict=True)
@@ -112,6 +104,8 @@ def dataflow(
     if replay is not None:
         left, right = without_late_rows(left, right, plan, replay)
     rows = join.joined(left, right, plan)
+    if plan.join_type.anti_side is not None:
+        rows = rows.where(is_unmatched(plan, plan.join_type.anti_side))
     if replay is not None:
         rows = without_kept_back(rows, plan, replay)
-    return output_records(rows, plan, DEAD_LETTER if passes_letters else None)
+    return output_records(rows, plan, None if letter_bytes_max is None else DEAD_LETTER)

@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.plan import result_checks
 from job.plan.plan import JoinPlan
 from job.real_time.join import RowCounts, real_time_join
 from job.spark.watermark import pass_late_watermark
@@ -33,7 +32,7 @@ class Join(Protocol):
 
     def joined(self, left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
         """The columns of both sides: of a pair, or of an unmatched row, where those of the other
-        side are null. If dead letters pass, also DEAD_LETTER."""
+        side are null. If dead letters pass, also DEAD_LETTER. Of an anti join also the pairs."""
 
     def begin_batch(self, query: StreamingQuery, spark: SparkSession) -> None:
         """Called with each micro-batch of the query, before its rows are computed. `spark`: the
@@ -54,10 +53,7 @@ class SparkJoin:
     def joined(self, left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
         sides = {"left": left, "right": right}
         first, second = (sides[side] for side in plan.inputs)
-        rows = first.join(second, on=F.expr(plan.on), how=plan.spark_join_type)
-        if plan.join_type.anti_side is not None:
-            rows = rows.where(result_checks.is_unmatched(plan, plan.join_type.anti_side))
-        return rows
+        return first.join(second, on=F.expr(plan.on), how=plan.spark_join_type)
 
     def begin_batch(self, query: StreamingQuery, spark: SparkSession) -> None:
         pass

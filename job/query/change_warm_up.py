@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from job.change.replay import Replay
 from job.checkpoint.folder import Folder
-from job.dataflow.dataflow import micro_batches
+from job.dataflow.dataflow import kafka_dataflow
 from job.dataflow.joins import Join, join_of
 from job.delivery.sink import START_SECONDS
 from job.delivery.topic_limits import limits_of
@@ -127,7 +127,7 @@ def _records(
             spark.conf.set(name, value)
     topics = check_topics(plan, KafkaAdmin(access))
     plan = _prepared(plan, topics, replay)
-    return micro_batches(spark, plan, access, limits_of(topics), join, replay)
+    return kafka_dataflow(spark, plan, access, limits_of(topics), join, replay)
 
 
 def _prepared(plan: JoinPlan, topics: TopicsSnapshot, replay: Replay) -> JoinPlan:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from job.change.replay import Replay
 from job.checkpoint.changes import read_replay
 from job.checkpoint.checkpoint import Checkpoint
-from job.dataflow.dataflow import intervals, micro_batches
+from job.dataflow.dataflow import kafka_dataflow
 from job.dataflow.joins import Join, join_of
 from job.dataflow.written import TopicLimits
 from job.delivery.dead_letter_writer import DeadLetterWriter
@@ -71,8 +71,10 @@ class QueryStarter:
                     follows_catch_up=phase is Phase.REAL_TIME,
                     new_query=self._new_query,
                 )
-                read = intervals if phase is Phase.REAL_TIME else micro_batches
-                records = read(spark, plan, access, limits, join, replay)
+                records = kafka_dataflow(
+                    *(spark, plan, access, limits, join, replay),
+                    in_intervals=phase is Phase.REAL_TIME,
+                )
                 writer = prepared.result()
             with (
                 closing(writer),

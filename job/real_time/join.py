@@ -22,7 +22,6 @@ from job.java_jar import JARS_REMEDY, JAVA_JAR, SOURCES, sources_checksum
 from job.join_spec.durations import milliseconds
 from job.join_spec.sides import SIDES, Side
 from job.jvm_class import jvm_class
-from job.plan import result_checks
 from job.plan.plan import JoinPlan, SidePlan, window_end_column
 from job.plan.position import position_column
 
@@ -123,11 +122,7 @@ def real_time_join(
         counts.java,
     )
     joined = DataFrame(helper.join(union._jdf, _strings(spark, names), rules), spark)
-    if not has_letters:
-        joined = joined.drop(DEAD_LETTER)
-    if plan.join_type.anti_side is not None:
-        return joined.where(result_checks.is_unmatched(plan, plan.join_type.anti_side))
-    return joined
+    return joined if has_letters else joined.drop(DEAD_LETTER)
 
 
 def _input_rows(

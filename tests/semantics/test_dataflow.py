@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from job.dataflow.dataflow import micro_batches
+from job.dataflow.dataflow import kafka_dataflow
 from job.dataflow.joins import SparkJoin
 from job.dataflow.written import TopicLimits
 from job.join_spec.spec import spec_from_yaml
@@ -321,7 +321,7 @@ def test_topic_is_read_by_no_more_tasks_than_run_at_once(spark: SparkSession) ->
     for name, value in FROZEN_CONF.items():
         session.conf.set(name, value)
     limits = TopicLimits(1_000_000, 0)
-    frame = micro_batches(session, plan, KafkaAccess("nowhere:9092"), limits, SparkJoin())
+    frame = kafka_dataflow(session, plan, KafkaAccess("nowhere:9092"), limits, SparkJoin())
     assert frame._jdf.queryExecution().logical().toString().count("Repartition 3, false") == 2
 
 

@@ -122,21 +122,6 @@ def test_rows_dead_letters_and_ids_are_committed_together_and_each_row_once(
     check(spark, broker, "writer", tmp_path)
 
 
-@pytest.mark.usefixtures("planted")
-@pytest.mark.parametrize("name", PLANTED)
-def test_bug_planted_in_the_writer_is_caught(
-    spark: SparkSession,
-    broker: tuple[EmbeddedKafka, Proxy],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-) -> None:
-    use_plant(monkeypatch, name)
-
-    with pytest.raises(AssertionError, match=r"^assert "):
-        check(spark, broker, name, tmp_path)
-
-
 def test_record_of_another_program_is_reported_with_its_place_and_the_remedy_helps(
     spark: SparkSession, broker: tuple[EmbeddedKafka, Proxy], tmp_path: Path
 ) -> None:
@@ -302,9 +287,15 @@ def test_dead_letters_of_a_batch_are_written_once_in_a_separate_slot(
     check_dead_letters(spark, broker, "own-slot", tmp_path)
 
 
+CHECKS = {
+    **dict.fromkeys(PLANTED, check),
+    **dict.fromkeys(PLANTED_IN_SLOTS, check_dead_letters),
+}
+
+
 @pytest.mark.usefixtures("planted")
-@pytest.mark.parametrize("name", PLANTED_IN_SLOTS)
-def test_bug_planted_in_the_slot_of_the_dead_letters_is_caught(
+@pytest.mark.parametrize("name", CHECKS)
+def test_bug_planted_in_the_writer_is_caught(
     spark: SparkSession,
     broker: tuple[EmbeddedKafka, Proxy],
     tmp_path: Path,
@@ -314,4 +305,4 @@ def test_bug_planted_in_the_slot_of_the_dead_letters_is_caught(
     use_plant(monkeypatch, name)
 
     with pytest.raises(AssertionError, match=r"^assert "):
-        check_dead_letters(spark, broker, name, tmp_path)
+        CHECKS[name](spark, broker, name, tmp_path)
