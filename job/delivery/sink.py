@@ -30,7 +30,6 @@ from job.protocol.progress import results_written
 from job.spark.between_batches import stop_gracefully
 from job.spark.failures import failure_of
 from job.spark.observed_metrics import batch_metrics
-from job.spark.watermark import raise_watermark
 
 # The first batch begins before start() has returned the query.
 START_SECONDS = 60.0
@@ -60,13 +59,6 @@ class RunningQuery:
     """Whether the query runs in intervals of real-time mode, in which it cannot be paused."""
     can_be_interrupted: bool = False
     """Whether the query can be stopped at any moment without repeated results."""
-    keeps_watermark: Callable[[], bool] = lambda: False
-    """Whether the query repeats batches whose watermark must not advance."""
-
-    def raise_watermark(self, to_ms: int) -> None:
-        """For an idle side. Does nothing while the query keeps its watermark."""
-        if not self.keeps_watermark():
-            raise_watermark(self.query, to_ms)
 
     def end(self, grace: timedelta) -> None:
         """End the query between two batches if it still runs. Raises no error: the JVM may be

@@ -150,6 +150,20 @@ class Partitions:
         return Partitions(left, right, newest)
 
     @property
+    def records(self) -> int:
+        """Sum of the next offsets."""
+        return sum(each.next_offset for side in SIDES for each in self.side(side).values())
+
+    @property
+    def unread(self) -> int:
+        """Number of records in the backlogs."""
+        return sum(
+            max(0, each.latest_offset - each.next_offset)
+            for side in SIDES
+            for each in self.side(side).values()
+        )
+
+    @property
     def has_backlog(self) -> bool:
         return any(each.has_backlog for side in SIDES for each in self.side(side).values())
 

@@ -229,7 +229,7 @@ class Engine:
         ended.add_done_callback(lambda _: self._machine.wake())
         continues = True
         while continues:
-            with self._idle_sides.watch(running.raise_watermark):
+            with self._idle_sides.watch(self._starter.raise_watermark):
                 self._await_end(ended)
             continues = self._should_pause(ended) and self._pause(running, access, ended)
         self._finish(running, ended)

@@ -6,6 +6,8 @@ read in an executor that sends heartbeats is visible by the lag, which grows.
 """
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import structlog
 from pyspark.sql.streaming.query import StreamingQuery
@@ -28,9 +30,15 @@ class LiveReports:
         self._interval = LiveInterval(run.spark, query, run.plan.inputs)
         self._batch_id: int | None = None
 
-    def start(self, closed: threading.Event) -> None:
-        """Report every LIVE_SECONDS until `closed` is set."""
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Context with a report every LIVE_SECONDS."""
+        closed = threading.Event()
         threading.Thread(target=self._run, args=[closed], name="live-rows", daemon=True).start()
+        try:
+            yield
+        finally:
+            closed.set()
 
     def _run(self, closed: threading.Event) -> None:
         failure = None

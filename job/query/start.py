@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 
+import structlog
 from pyspark.sql import SparkSession
 
 from job.change.replay import Replay
@@ -19,29 +20,47 @@ from job.delivery.record_writer import RecordWriter, record_writer
 from job.delivery.sink import BatchSink, RunningQuery, start_intervals, start_micro_batches
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
+from job.plan.real_time import CATCH_UP_CONF
 from job.protocol.status import Phase
-from job.query.event_times import EventTimes
-from job.query.real_time import Phases
-from job.query.replaying import ReplayingTimes
+from job.query.control_loop import ControlLoop, first_state
+from job.query.driver import State
+from job.query.live_reports import LiveReports
+from job.query.pacing import Pacing
+from job.query.query_hooks import QueryHooks
 from job.query.runtime import QueryRun, Resources
 from job.query.stats import QueryStats
 
+_log = structlog.get_logger()
+
 
 class QueryStarter:
+    """Starts one run after another. With engine real_time a run ends when the other phase is
+    better, and the next one begins on the same checkpoint."""
+
     def __init__(self, stats: QueryStats, resources: Resources, *, new_query: bool) -> None:
         self._stats = stats
         self._resources = resources
         self._new_query = new_query
-        self._phases = Phases()
+        self._next_phase = Phase.CATCH_UP
+        self._pacing = Pacing()
+        self._paced_session: SparkSession | None = None
+        """The session that has run intervals last. Another one has another JVM."""
+        self._running: ControlLoop | None = None
 
     @property
     def phase(self) -> Phase | None:
         """Phase of the running query. None: the engine is micro_batch, or no query runs."""
-        return self._phases.current
+        loop = self._running
+        return None if loop is None else loop.state.run.phase
+
+    def raise_watermark(self, to_ms: int) -> None:
+        """Raise the watermark of the running query, for an idle side."""
+        if (loop := self._running) is not None:
+            loop.raise_watermark(to_ms)
 
     def forget_phase(self) -> None:
         """Called when the query is stopped or has failed: its next run begins with catch-up."""
-        self._phases.forget()
+        self._next_phase = Phase.CATCH_UP
 
     @contextmanager
     def start(
@@ -54,7 +73,7 @@ class QueryStarter:
     ) -> Iterator[RunningQuery]:
         run = QueryRun(spark, plan, access, checkpoint, self._stats, self._resources)
         replay = read_replay(checkpoint)
-        phase = None if plan.real_time is None else self._phases.begin(run)
+        phase = None if plan.real_time is None else self._begin_phase(run)
         fence = checkpoint.fence  # before the rest of the checkpoint
         repeats_interval = checkpoint.interrupted_interval is not None
         as_interval = repeats_interval or phase is Phase.REAL_TIME
@@ -76,36 +95,63 @@ class QueryStarter:
                     in_intervals=phase is Phase.REAL_TIME,
                 )
                 writer = prepared.result()
-            with (
-                closing(writer),
-                closing(self._event_times(run, replay, phase, join, writer)) as times,
-            ):
-                with times.starting():
+            with closing(writer), self._loop(run, replay, phase, writer) as loop:
+                with loop.starting():
                     if phase is Phase.REAL_TIME:
                         running = start_intervals(records, plan, checkpoint, writer)
                     else:
                         sink = BatchSink(
                             *(plan, writer, join, _letter_writer(plan, access, join, limits)),
-                            *(self._stats, times.batch_ended, KeptBack(checkpoint, replay)),
+                            *(self._stats, loop.batch_ended, KeptBack(checkpoint, replay)),
                         )
                         running = start_micro_batches(records, plan, join, checkpoint, sink)
-                running = replace(running, keeps_watermark=times.keeps_watermark)
-                times.follow(running)
-                with self._phases.running(phase):
+                loop.follow(running)
+                self._running = loop
+                with _live_reports(run, running, join):
                     yield running
 
-    def _event_times(
-        self,
-        run: QueryRun,
-        replay: Replay | None,
-        phase: Phase | None,
-        join: Join,
-        writer: RecordWriter,
-    ) -> EventTimes:
-        if phase is not None:
-            assert join.counts is not None, "only a join that counts rows runs in intervals"
-            return self._phases.event_times(run, replay, phase, join.counts, writer)
-        return EventTimes(run) if replay is None else ReplayingTimes(run, replay)
+    def _begin_phase(self, run: QueryRun) -> Phase:
+        """Prepare the Spark session and the checkpoint for the phase that is next."""
+        phase, self._next_phase = self._next_phase, Phase.CATCH_UP
+        if not run.checkpoint.is_committed:
+            phase = Phase.CATCH_UP  # The previous run failed while Spark committed its last batch.
+        _log.info("phase", phase=phase.value)
+        for name, value in CATCH_UP_CONF.items():
+            in_phase = value if phase is Phase.CATCH_UP else run.plan.spark_conf[name]
+            run.spark.conf.set(name, in_phase)
+        run.checkpoint.move_uncommitted_state()
+        return phase
+
+    @contextmanager
+    def _loop(
+        self, run: QueryRun, replay: Replay | None, phase: Phase | None, writer: RecordWriter
+    ) -> Iterator[ControlLoop]:
+        state = first_state(run.plan, run.checkpoint, phase, replay, self._pacing)
+        if phase is Phase.REAL_TIME:
+            state = self._in_intervals(run, state)
+        hooks = QueryHooks(run.spark, run.plan.topics)
+        with closing(ControlLoop(run, hooks, writer, state)) as loop:
+            try:
+                yield loop
+            finally:
+                self._running = None
+                self._next_phase, self._pacing = loop.next_phase, loop.state.pacing
+
+    def _in_intervals(self, run: QueryRun, state: State) -> State:
+        """The state with the durations of the intervals of this JVM."""
+        assert run.plan.real_time is not None
+        is_new = run.spark is not self._paced_session
+        self._paced_session = run.spark
+        records = state.partitions.records if is_new else None
+        pacing = state.pacing.of_run(run.plan.real_time.checkpoint_interval, records)
+        return replace(state, pacing=pacing)
+
+
+def _live_reports(run: QueryRun, running: RunningQuery, join: Join) -> AbstractContextManager[None]:
+    if not running.has_intervals:
+        return nullcontext()
+    assert join.counts is not None, "only a join that counts rows runs in intervals"
+    return LiveReports(run, running.query, join.counts).active()
 
 
 def _letter_writer(

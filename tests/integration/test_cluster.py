@@ -9,7 +9,7 @@ import pytest
 
 from deploy.local.kafka import EmbeddedKafka
 from job.protocol.status import Phase
-from job.query.warm_up import RECORDS_MIN
+from job.query.pacing import RECORDS_MIN
 from tests.faults.faulty_job import FaultyJob
 from tests.faults.harness import proxied_kafka
 from tests.faults.proxy import Api, Point, Proxy

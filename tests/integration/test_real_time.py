@@ -1,6 +1,6 @@
 """The real-time engine on a real broker, against rows computed here by nested loops.
 
-Pins the private Spark API of job/spark/interval_read.py and job/query/real_time.py.
+Pins the private Spark API of job/spark/interval_read.py and job/query/query_hooks.py.
 """
 
 import shutil

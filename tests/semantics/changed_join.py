@@ -180,7 +180,7 @@ class ChangedRun(Run):
 
 
 class _ReplayedWatermark(JobWatermark):
-    """As ReplayingTimes in job/query/replaying.py."""
+    """As the driver in job/query/driver.py."""
 
     def __init__(self, plan: JoinPlan, change: Change) -> None:
         super().__init__(plan)

@@ -13,6 +13,7 @@ import time
 
 from tests.unit.delivery.interval_bugs import (
     DRIVER_BUGS,
+    LOOP_BUGS,
     PROTOCOL_BUGS,
     shown,
     violation,
@@ -33,7 +34,7 @@ def main() -> int:
     options = parser.parse_args()
     numbers = range(options.first, options.first + options.schedules)
     if options.bugs:
-        for bug in (*PROTOCOL_BUGS, *DRIVER_BUGS):
+        for bug in (*PROTOCOL_BUGS, *LOOP_BUGS, *DRIVER_BUGS):
             _write(f"{shown(bug, iter(numbers))}  {bug}")
         return 0
     explored = violation_of_a_late_task if options.late_tasks else violation

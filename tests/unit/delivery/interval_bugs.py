@@ -8,6 +8,7 @@ import types
 from collections.abc import Iterator
 from types import ModuleType
 
+from job.query import driver
 from tests.unit.delivery import interval_protocol
 from tests.unit.delivery.interval_world import World
 from tests.unit.delivery.schedules import Schedule, ViolationError, random_schedule
@@ -50,20 +51,20 @@ FENCE = """    yield Step.BEGIN
 # The text that stands in interval_protocol.py, its replacement, and the first schedule that shows
 # the bug by lost or repeated results, or by a refusal of the next batch.
 PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
-    "rows that are out are written again": ("if row_id not in known.ids)", ")", 1),
+    "rows that are out are written again": ("if row_id not in known.ids)", ")", 0),
     "marker of an interval means that the repetition has nothing to write": (
         "if marker.fingerprint == INTERVAL:\n            return False",
         "if marker.fingerprint == INTERVAL:\n            return True",
-        1,
+        130,
     ),
-    "marker of a micro-batch is ignored": (SKIPPED, "        pass\n", 0),
+    "marker of a micro-batch is ignored": (SKIPPED, "        pass\n", 4),
     "slot is read before the others are fenced": (
         OPENING,
         """    found = yield Step.READ_SLOT
     yield Step.INIT
     return opened(opening, found)
 """,
-        101,
+        2,
     ),
     "ids in a separate transaction, after the rows": (
         WRITE,
@@ -73,7 +74,7 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
             yield Step.BEGIN
             yield WritePart(""",
         ),
-        4,
+        6,
     ),
     "ids in a separate transaction, before the rows": (
         WRITE,
@@ -81,7 +82,7 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
             yield Step.COMMIT
             yield Step.BEGIN
 {WRITE}""",
-        4,
+        0,
     ),
     "marker of a micro-batch in a separate transaction, before the rows": (
         TAKE,
@@ -97,7 +98,7 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
         yield Step.COMMIT
         yield Step.BEGIN
 {MARKER_OF_A_MICRO_BATCH}""",
-        0,
+        2,
     ),
     "no marker for a micro-batch without rows": (
         ROWS_OF_A_MICRO_BATCH,
@@ -110,7 +111,7 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
         return True
     if False:
 """,
-        32,
+        0,
     ),
     "missing marker is refused before the others are fenced": (
         "if marker is None or marker.batch_id < opening.batch.batch_id:",
@@ -123,7 +124,7 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
             "    yield Step.INIT",
             "    if opening.batch.batch_id == 0:\n        yield Step.INIT",
         ),
-        53,
+        0,
     ),
     "failed commit is taken for success": (
         COMMIT_OF_A_MICRO_BATCH,
@@ -133,53 +134,53 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
         return False
     return was_sent_twice
 """,
-        4,
+        0,
     ),
     "aborted transaction is taken for success": (
         "        yield Step.ABORT\n        raise\n",
         "        yield Step.ABORT\n        was_sent_twice = False\n",
-        15,
+        2,
     ),
     "only the newest part counts": (
         "[part for part in own if part.batch_id == opening.recovered]",
         "[part for part in own if part.batch_id == opening.recovered][-1:]",
-        7,
+        4,
     ),
     "parts count for the first batch of a repetition only": (
         "return self.batch.batch_id if self.repeats is None else self.repeats",
         "return self.batch.batch_id",
-        5,
+        4,
     ),
     "ids are forgotten after the first batch of a run": (
         "known = Opened(ids=slot.ids)",
         "known = Opened()",
-        7,
+        0,
     ),
     "no marker for an interval that ends without rows": (
         MARKER,
         MARKER.replace("is_last:", "is_last and ids:"),
-        10,
+        1,
     ),
-    "no marker for an interval": (MARKER, "", 3),
+    "no marker for an interval": (MARKER, "", 1),
     "producer is kept although another executor has written": (
         "self.ended == opening.batch.batch_id - 1",
         "self.ended is not None",
-        16,
+        8,
     ),
     "producer is kept although another executor has begun the batch": (
         " and opening.is_first_attempt",
         "",
-        99,
+        93,
     ),
     "transaction follows a commit that was sent twice": (
         "        if was_sent_twice:\n            raise UnavailableError",
         "        if False:\n            raise UnavailableError",
-        255,
+        105,
     ),
     "batch follows a commit that was sent twice": (
         "None if was_sent_twice else batch.batch_id",
         "batch.batch_id",
-        161,
+        306,
     ),
 }
 
@@ -187,11 +188,45 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
 READ_TO_THE_LAST_STABLE_OFFSET = (OPENING, OPENING.replace("READ_SLOT", "PEEK_SLOT"))
 
 # As named in interval_driver.py, and a schedule that shows the bug.
-DRIVER_BUGS: dict[str, int] = {
-    "an ended interval is repeated by the rule of micro-batches": 427,
-    "ends recorded before fencing": 3_881,
-    "record removed before the commit": 1_235,
-    "earlier watermark after a cut interval": 10_800,
+LOOP_BUGS: dict[str, int] = {
+    "an ended interval is repeated by the rule of micro-batches": 435,
+    "ends recorded before fencing": 1_316,
+    "record removed before the commit": 106,
+}
+
+# The text that stands in job/query/driver.py, its replacement, and a schedule that shows the bug.
+DRIVER_BUGS: dict[str, tuple[str, str, int]] = {
+    "earlier watermark after a cut interval": (
+        "watermarks.append(RaiseWatermark(state.interrupted.watermark_ms))",
+        "pass",
+        194,
+    ),
+    "watermark advances in a repetition": (
+        "if state.is_repeating(event.read.next_offsets):",
+        "if False:",
+        3,
+    ),
+    "idle side raises the watermark in a repetition": (
+        "return self.is_replaying or self.interrupted is not None",
+        "return self.is_replaying",
+        21,
+    ),
+    "repetition begins with an earlier watermark": (
+        "actions.append(RaiseWatermark(interrupted.watermark_ms))",
+        "pass",
+        6,
+    ),
+    "run goes on after the repetition": (
+        "[] if state.interrupted is None else [EndRun(Phase.CATCH_UP)]",
+        "[]",
+        5_686,
+    ),
+    "interval is recorded with an earlier watermark": (
+        "Interval.after(state.recorded, event.batch_id, newest)",
+        "Interval.after(state.recorded, event.batch_id, event.watermark_ms)",
+        42,
+    ),
+    "interval is not recorded": ("[*watermarks, RecordInterval(recorded)]", "[*watermarks]", 0),
 }
 
 # Shown by a task that opens its slot late. The driver bug leaves interval_protocol.py as it is.
@@ -208,17 +243,23 @@ FENCE_BUGS: dict[str, tuple[str, str] | None] = {
 
 def shown(bug: str, numbers: Iterator[int]) -> int | None:
     """The first of these schedules that shows the bug. None: all of them hold."""
-    protocol = interval_protocol if bug in DRIVER_BUGS else mutant(*PROTOCOL_BUGS[bug][:2])
-    driver_bug = bug if bug in DRIVER_BUGS else None
-    return next((n for n in numbers if violation(n, protocol, driver_bug) is not None), None)
+    protocol, rules, loop_bug = interval_protocol, driver, bug if bug in LOOP_BUGS else None
+    if bug in PROTOCOL_BUGS:
+        protocol = mutant(*PROTOCOL_BUGS[bug][:2])
+    if bug in DRIVER_BUGS:
+        rules = mutant(*DRIVER_BUGS[bug][:2], driver)
+    return next((n for n in numbers if violation(n, protocol, rules, loop_bug) is not None), None)
 
 
 def violation(
-    number: int, protocol: ModuleType = interval_protocol, driver_bug: str | None = None
+    number: int,
+    protocol: ModuleType = interval_protocol,
+    rules: ModuleType = driver,
+    driver_bug: str | None = None,
 ) -> str | None:
     """What is wrong after the schedule of this number. None: all is right."""
     try:
-        world(number, protocol, driver_bug).run()
+        world(number, protocol, rules, driver_bug).run()
     except ViolationError as error:
         return str(error)
     return None
@@ -248,11 +289,15 @@ def violation_behind_hidden_records(
 
 
 def world(
-    number: int, protocol: ModuleType = interval_protocol, driver_bug: str | None = None
+    number: int,
+    protocol: ModuleType = interval_protocol,
+    rules: ModuleType = driver,
+    driver_bug: str | None = None,
 ) -> World:
     return World(
         schedule(number),
         protocol,
+        rules=rules,
         join_type="left_semi" if number % 2 else "full_outer",
         driver_bug=driver_bug,
         has_zombies=number % 3 > 0,

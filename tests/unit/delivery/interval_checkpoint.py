@@ -2,21 +2,15 @@
 
 from dataclasses import dataclass, field, replace
 
-from tests.unit.delivery.interval_join import Offsets, State
+from job.event_time import partitions
+from job.event_time.interval import Interval
+from job.event_time.partitions import Partitions, RecordedEventTimes
+from tests.unit.delivery.interval_join import SIDES, Offsets, State
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """The checkpoint's record of an interval (event_time/interval.py)."""
-
-    batch_id: int
-    watermark: int
-    repeat_until: Offsets | None = None
-
-    def is_repeated(self, offsets: Offsets) -> bool:
-        return self.repeat_until is not None and all(
-            offset >= end for offset, end in zip(offsets, self.repeat_until, strict=True)
-        )
+def by_partition(offsets: Offsets) -> partitions.Offsets:
+    """The offsets as the driver has them. A topic has one partition here."""
+    return {side: {0: offset} for side, offset in zip(SIDES, offsets, strict=True)}
 
 
 @dataclass
@@ -27,9 +21,9 @@ class Checkpoint:
     """Spark's commit log: watermark of the batch after it."""
     states: dict[tuple[int, int], State] = field(default_factory=dict)
     """State after a batch, by batch and slot."""
-    recorded: Recorded | None = None
-    newest: tuple[int, int] = (0, 0)
-    """Newest event time of each side. A crash may lose the last ones."""
+    recorded: Interval | None = None
+    event_times: RecordedEventTimes = field(default_factory=RecordedEventTimes)
+    """A crash may lose the last ones."""
     since: int | None = 0
     fence: int = 0
     """Number of the newest fence."""
@@ -54,19 +48,26 @@ class Checkpoint:
 
     @property
     def tracked(self) -> int:
-        """The watermark with which Spark starts."""
-        return max(self.watermark(self.last), self.committed.get(self.last, 0))
+        """The watermark with which Spark starts: that of the last batch that is planned."""
+        last = max(self.planned, default=-1)
+        return max(self.watermark(last), self.committed.get(last, 0))
 
     @property
-    def cut(self) -> Recorded | None:
-        """As Checkpoint.interrupted_interval."""
+    def partitions(self) -> Partitions:
+        """As Checkpoint.partitions of the job."""
+        read = by_partition(self.offsets) if self.committed else None
+        return Partitions.restored(self.event_times, read)
+
+    @property
+    def cut(self) -> Interval | None:
+        """As Checkpoint.interrupted_interval of the job."""
         recorded = self.recorded
         if recorded is None:
             return None
         if recorded.batch_id > self.last:
             ended = self.planned.get(recorded.batch_id)
             if recorded.repeat_until is None and ended is not None:
-                return replace(recorded, repeat_until=ended[0])
+                return recorded.repeated_until(by_partition(ended[0]))
             return recorded
-        is_over = recorded.repeat_until is None or recorded.is_repeated(self.offsets)
+        is_over = recorded.repeat_until is None or recorded.is_repeated(by_partition(self.offsets))
         return None if is_over else recorded

@@ -8,6 +8,7 @@ topic at times. Follows query/old_query.py.
 from job.delivery import delivered
 from job.delivery.commit_protocol import NO_BATCH, Marker
 from job.delivery.delivered import Delivered, Fence
+from job.protocol.status import Phase
 from tests.unit.delivery.broker_model import Log
 from tests.unit.delivery.interval_bugs import mutant, schedule
 from tests.unit.delivery.interval_driver import Driver
@@ -24,12 +25,12 @@ CHECK_BUGS: dict[str, tuple[str, str, int]] = {
     "rows that a transaction may hide are not delivered": (
         "return False if self.fence >= fence else None",
         "return False",
-        56,
+        12,
     ),
     "an interval that runs is never an interrupted one": (
         "known = self.fenced_interval_id if in_intervals else self.interval_id",
         "known = NO_BATCH if in_intervals else self.interval_id",
-        1_893,
+        1_580,
     ),
 }
 
@@ -72,7 +73,7 @@ class CheckedWorld(World):
             return False
         found = self._delivered([log.committed() for log in self.commits])
         must_repeat: bool | None = found.must_repeat(
-            *(cut.batch_id, self.checkpoint.fence), in_intervals=driver.phase == "intervals"
+            *(cut.batch_id, self.checkpoint.fence), in_intervals=driver.phase is Phase.REAL_TIME
         )
         return must_repeat
 

@@ -1,20 +1,24 @@
-"""A driver of the real-time engine on the modelled broker: runs, micro-batches, intervals.
+"""A run of the real-time engine on the modelled broker and a modelled Spark.
 
-It follows query/real_time.py and Spark, and performs the steps of the protocol under test. With a
-`driver_bug` of the world it leaves out one of the rules that interval_protocol.py has for drivers.
+The rules are those of the job (job/query/driver.py) or a mutant of them; the steps are those of the
+protocol under test. With a `driver_bug` of the world, the loop around the rules leaves out one of
+its duties, or reads the checkpoint wrongly.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from types import ModuleType
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from job.delivery.commit_protocol import NotDeliveredError
 from job.delivery.delivered import Fence
+from job.event_time.interval import Interval
+from job.event_time.partitions import BatchRead
+from job.protocol.status import Phase
 from tests.unit.delivery import interval_executors
 from tests.unit.delivery.broker_model import Record, Transaction
-from tests.unit.delivery.interval_checkpoint import Checkpoint, Recorded
+from tests.unit.delivery.interval_checkpoint import Checkpoint, by_partition
 from tests.unit.delivery.interval_executors import ALL, Executors, Task
-from tests.unit.delivery.interval_join import DELAY, JoinType, Offsets, State
+from tests.unit.delivery.interval_join import DELAY, SIDES, JoinType, Offsets, State
 from tests.unit.delivery.interval_protocol import INTERVAL, Batch
 
 SLOTS = 2
@@ -25,6 +29,7 @@ class Surroundings(interval_executors.Surroundings, Protocol):
     """What a driver needs of the world."""
 
     protocol: ModuleType
+    rules: ModuleType
     join_type: JoinType
     driver_bug: str | None
     is_exactly_once: bool
@@ -40,7 +45,7 @@ class _StoppedError(Exception):
 
 class Driver:
     def __init__(self, world: Surroundings) -> None:
-        self.phase: Literal["catch-up", "intervals"] | None = None
+        self.phase: Phase | None = None
         """Of the run. None: it starts."""
         self.stops = False
         """Set by a stop that lets the batch or the interval end."""
@@ -50,6 +55,9 @@ class Driver:
         self._executors = Executors(world)
         self._is_exactly_once = world.is_exactly_once
         self._query_id = world.query_id
+        self._rules = world.rules
+        self._next_phase = Phase.CATCH_UP
+        self._now = 0.0
 
     def live(self) -> Iterator[None]:
         """A step at a time; raises what ended it."""
@@ -66,8 +74,14 @@ class Driver:
         elif self._checkpoint.since is None:
             self._checkpoint.since = self._checkpoint.last + 1
         while True:
-            yield from self._catch_up()
-            yield from self._intervals()
+            phase, self._next_phase = self._next_phase, Phase.CATCH_UP
+            if phase is Phase.CATCH_UP or self._has_uncommitted_batch():
+                yield from self._catch_up()
+            else:
+                yield from self._intervals()
+
+    def _has_uncommitted_batch(self) -> bool:
+        return max(self._checkpoint.planned, default=-1) > self._checkpoint.last
 
     @property
     def _checkpoint(self) -> Checkpoint:
@@ -81,21 +95,54 @@ class Driver:
         if self.stops:
             raise _StoppedError
 
-    def _begin_run(self) -> Iterator[None]:
+    def _begin_run(self, phase: Phase) -> Iterator[None]:
         self.phase = None
         self._slots = [
             [self._world.protocol.Slot() for _ in range(_EXECUTORS)] for _ in range(SLOTS)
         ]
-        self._fence_number = self._checkpoint.fence
-        self._cut: Recorded | None = self._checkpoint.cut
-        self._repeats = None if self._cut is None else self._cut.batch_id
+        checkpoint = self._checkpoint
+        self._fence_number = checkpoint.fence
+        cut: Interval | None = checkpoint.cut
+        self._repeats = None if cut is None else cut.batch_id
         if self._has("an ended interval is repeated by the rule of micro-batches"):
-            recorded, planned = self._checkpoint.recorded, self._checkpoint.planned
-            if self._cut and recorded.repeat_until is None and recorded.batch_id in planned:
-                self._cut = None
-        self._tracked = self._checkpoint.tracked
-        self._newest = self._checkpoint.newest
+            recorded, planned = checkpoint.recorded, checkpoint.planned
+            if recorded and recorded.repeat_until is None and recorded.batch_id in planned:
+                cut = None
+        self._is_late_as_in_intervals = cut is not None
+        self._tracked = checkpoint.tracked
+        self._is_ending = False
+        self._latest_of_batch: Offsets | None = None
+        run = self._rules.Run(dict.fromkeys(SIDES, DELAY), phase, None, dict.fromkeys(SIDES, 1))
+        self._state = self._rules.State(
+            *(run, checkpoint.partitions, self._now),
+            recorded=checkpoint.recorded,
+            interrupted=cut,
+        )
         yield from ()
+
+    def _decide(self, event: Any) -> None:
+        """As ControlLoop of the job."""
+        rules = self._rules
+        self._state, actions = rules.decide(self._state, event)
+        for action in actions:
+            match action:
+                case rules.RaiseWatermark(to_ms=to_ms):
+                    self._tracked = max(self._tracked, to_ms)
+                case rules.RecordInterval(interval=interval):
+                    self._checkpoint.recorded = interval
+                case rules.EndRun(next_phase=next_phase):
+                    self._next_phase, self._is_ending = next_phase, True
+
+    def _clock(self) -> float:
+        """Batches are short or long."""
+        self._now += self._schedule.choose() % 2 * 10
+        return self._now
+
+    def _raise_for_idle_side(self) -> None:
+        """As IdleSides of the job, at any time."""
+        choice = self._schedule.choose()
+        if choice % 8 == 1 and not self._state.keeps_watermark:
+            self._tracked = max(self._tracked, choice // 16)
 
     def _fence(self) -> Iterator[None]:
         """Before the ends of the repetition are recorded."""
@@ -112,52 +159,52 @@ class Driver:
     # Micro-batches
 
     def _catch_up(self) -> Iterator[None]:
-        """Runs of micro-batches, until intervals follow."""
-        yield from self._begin_run()
-        needs_ends = self._cut is not None and self._cut.repeat_until is None
+        """One run of micro-batches."""
+        yield from self._begin_run(Phase.CATCH_UP)
+        cut = self._state.interrupted
+        needs_ends = cut is not None and cut.repeat_until is None
         if needs_ends and self._is_exactly_once and not self._has("ends recorded before fencing"):
             yield from self._fence()
-        self.phase = "catch-up"
+        self.phase = Phase.CATCH_UP
         while True:
             yield
             self._check_stop()
+            self._raise_for_idle_side()
             batch_id = self._checkpoint.last + 1
-            if batch_id not in self._checkpoint.planned and not self._plan(batch_id):
+            is_planned = batch_id in self._checkpoint.planned or self._plan(batch_id)
+            if self._is_ending:
                 return
-            yield from self._micro_batch(batch_id)
-            offsets = self._checkpoint.offsets
-            if self._cut is not None and self._cut.is_repeated(offsets):
-                if self._schedule.choose() % 2:
-                    return
-                yield from self._begin_run()
-                self.phase = "catch-up"
-            elif self._cut is None and self._schedule.choose() % 4 == 0:
+            if is_planned:
+                yield from self._micro_batch(batch_id)
+            if self._is_ending or self._schedule.choose() == 1:
                 return
 
     def _plan(self, batch_id: int) -> bool:
-        """False: there is nothing to read."""
+        """False: Spark plans no batch."""
         checkpoint = self._checkpoint
         starts, latest = checkpoint.offsets, self._latest()
-        if self._cut is not None:
-            if self._cut.repeat_until is None:
-                self._cut = Recorded(self._cut.batch_id, self._cut.watermark, latest)
-                checkpoint.recorded = self._cut
-            self._tracked = max(self._tracked, self._cut.watermark)
-        if starts == latest and self._tracked <= checkpoint.watermark(batch_id - 1):
+        self._decide(
+            self._rules.BatchPlanned(self._clock(), by_partition(starts), by_partition(latest))
+        )
+        has_data = starts != latest
+        # After a restart, Spark plans no batch before a record has arrived.
+        has_advanced = self._state.has_run and self._tracked > checkpoint.watermark(batch_id - 1)
+        if not has_data and (not has_advanced or self._schedule.choose() % 2):
             return False
-        if starts == latest and (self._cut is not None or self._schedule.choose() % 2):
+        if self._is_ending and self._schedule.choose() % 2:
             return False
         ends = tuple(
             min(end, start + self._schedule.choose() % 3 + self._schedule.is_over * ALL)
             for start, end in zip(starts, latest, strict=True)
         )
+        self._latest_of_batch = latest
         checkpoint.planned[batch_id] = (ends, self._tracked)
         return True
 
     def _micro_batch(self, batch_id: int) -> Iterator[None]:
         checkpoint = self._checkpoint
         ends, watermark = checkpoint.planned[batch_id]
-        late = watermark if self._cut is not None else checkpoint.watermark(batch_id - 1)
+        late = watermark if self._is_late_as_in_intervals else checkpoint.watermark(batch_id - 1)
         batch = Batch(batch_id, f"{ends}@{watermark}", checkpoint.since or 0, self._query_id)
         for slot in range(SLOTS):
             for attempt in range(2):
@@ -170,12 +217,11 @@ class Driver:
                     if attempt or self._schedule.choose() % 2:
                         raise
         yield
-        self._read_to(ends)
-        is_repeating = self._cut is not None and not self._cut.is_repeated(ends)
-        if not is_repeating:
-            self._tracked = max(self._tracked, self._watermark())
-        if self._has("record removed before the commit") and self._cut and not is_repeating:
-            self._checkpoint.recorded = None
+        latest, self._latest_of_batch = self._latest_of_batch or self._latest(), None
+        self._decide(self._rules.BatchEnded(self._clock(), self._read(ends, latest)))
+        is_repeating = self._state.is_repeating(by_partition(ends))
+        if self._has("record removed before the commit") and self._repeats and not is_repeating:
+            checkpoint.recorded = None
             yield
         self._commit(batch_id)
         self._write_event_times()
@@ -183,24 +229,30 @@ class Driver:
     # Intervals
 
     def _intervals(self) -> Iterator[None]:
-        yield from self._begin_run()
-        self.phase = "intervals"
+        """One run of intervals."""
+        yield from self._begin_run(Phase.REAL_TIME)
+        self.phase = Phase.REAL_TIME
+        starts, latest = self._checkpoint.offsets, self._latest()
+        read = BatchRead(
+            by_partition(starts), by_partition(latest), {side: {} for side in SIDES}, {}
+        )
         while True:
             yield
             self._check_stop()
+            self._raise_for_idle_side()
             batch_id = self._checkpoint.last + 1
-            self._tracked = max(self._tracked, self._watermark())
-            if self._cut is not None and not self._has("earlier watermark after a cut interval"):
-                self._tracked = max(self._tracked, self._cut.watermark)
-            self._checkpoint.recorded = Recorded(batch_id, self._tracked)
+            planned = self._rules.IntervalPlanned(self._clock(), batch_id, read, self._tracked)
+            self._decide(planned)
+            watermark = self._tracked
             yield
             self._check_stop()
-            yield from self._interval(batch_id, self._tracked)
-            self._cut, self._repeats = None, None
-            if self._schedule.choose() % 4 == 0:
+            self._raise_for_idle_side()
+            read = yield from self._interval(batch_id, watermark)
+            self._repeats = None
+            if self._schedule.choose() % 4 == 1:
                 return
 
-    def _interval(self, batch_id: int, watermark: int) -> Iterator[None]:
+    def _interval(self, batch_id: int, watermark: int) -> Generator[None, None, BatchRead]:
         batch = Batch(batch_id, INTERVAL, self._checkpoint.since or 0, self._query_id)
         tasks = [self._task(batch_id, slot, watermark, watermark) for slot in range(SLOTS)]
         running = [self._deliver(self._opening(batch), task) for task in tasks]
@@ -219,11 +271,12 @@ class Driver:
             yield
         end = tasks[0].end
         assert end is not None
-        self._read_to(end)
+        read = self._read(end, self._latest())
         self._checkpoint.planned[batch_id] = (end, watermark)
         yield
         self._commit(batch_id)
         self._write_event_times()
+        return read
 
     # What both have
 
@@ -255,20 +308,22 @@ class Driver:
             raise NotDeliveredError("another driver has written this commit")
         self._checkpoint.committed[batch_id] = self._tracked
 
-    def _read_to(self, ends: Offsets) -> None:
-        times = [
-            max([newest, *(row.event_time for row in topic[:end] if not row.is_bad)])
-            for newest, topic, end in zip(self._newest, self._world.topics, ends, strict=True)
-        ]
-        self._newest = (times[0], times[1])
-
-    def _watermark(self) -> int:
-        return max(0, min(self._newest) - DELAY)
+    def _read(self, ends: Offsets, latest: Offsets) -> BatchRead:
+        """What a batch from the last offsets up to `ends` has read."""
+        times = {
+            side: [row.event_time for row in topic[start:end] if not row.is_bad]
+            for side, topic, start, end in zip(
+                SIDES, self._world.topics, self._checkpoint.offsets, ends, strict=True
+            )
+        }
+        newest = {side: max(found) for side, found in times.items() if found}
+        by_side = {side: {0: newest[side]} if side in newest else {} for side in SIDES}
+        return BatchRead(by_partition(ends), by_partition(latest), by_side, newest)
 
     def _write_event_times(self) -> None:
         """A crash loses those that were not written yet."""
         if self._schedule.is_over or self._schedule.choose() % 2:
-            self._checkpoint.newest = self._newest
+            self._checkpoint.event_times = self._state.partitions.recorded()
 
     def _latest(self) -> Offsets:
         left, right = self._world.topics

@@ -21,7 +21,7 @@ A producer is kept from batch to batch while the outcome of each of its transact
 Otherwise the slot is opened again: the writer fences all other producers, then reads what they have
 delivered.
 
-The driver of intervals has three duties: see job/query/real_time.py.
+The driver of intervals has three duties: see job/query/driver.py.
 
 A change of the join must know the parts (job/delivery/delivered.py).
 

@@ -19,6 +19,7 @@ from job.delivery.delivered import Fence
 from tests.unit.delivery.interval_bugs import (
     DRIVER_BUGS,
     FENCE_BUGS,
+    LOOP_BUGS,
     PROTOCOL_BUGS,
     READ_TO_THE_LAST_STABLE_OFFSET,
     mutant,
@@ -81,9 +82,9 @@ def test_bug_in_the_protocol_is_seen(bug: str) -> None:
     assert shown(bug, iter(range(first, first + SCHEDULES_FOR_A_BUG))) is not None
 
 
-@pytest.mark.parametrize("bug", DRIVER_BUGS)
+@pytest.mark.parametrize("bug", [*LOOP_BUGS, *DRIVER_BUGS])
 def test_bug_in_the_driver_is_seen(bug: str) -> None:
-    first = DRIVER_BUGS[bug]
+    first = LOOP_BUGS[bug] if bug in LOOP_BUGS else DRIVER_BUGS[bug][2]
     assert shown(bug, iter(range(first, first + SCHEDULES_FOR_A_BUG))) is not None
 
 

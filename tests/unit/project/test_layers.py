@@ -137,12 +137,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("verbs", "state_machine", "state_lookup", "reset"),
         *("spec_process", "old_query", "changing", "change_warm_up", "change_request_report"),
         *("requested_change", "change_control"),
-        *("preparation", "event_times", "failed_run"),
+        *("preparation", "failed_run", "pacing", "driver", "query_hooks", "control_loop"),
         *(
-            "replaying",
-            "warm_up",
             "live_reports",
-            "real_time",
             "start",
             "engine",
             "lookup_queue",
@@ -172,13 +169,10 @@ WITH_SPARK = {
     "delivery",
     "query.cluster",
     "query.runtime",
-    "query.event_times",
     "query.preparation",
+    "query.query_hooks",
     "query.change_warm_up",
-    "query.replaying",
-    "query.warm_up",
     "query.live_reports",
-    "query.real_time",
     "query.start",
 }
 PRIVATE_SPARK = {"spark", "real_time", "encoding"}

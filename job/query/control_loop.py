@@ -1,0 +1,256 @@
+"""Follows one run of the query: the calls of Spark become events, and the decisions of the driver
+(driver.py) become calls to Spark and records in the checkpoint.
+
+It also writes the event times that the query has read to the checkpoint.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
+
+import structlog
+
+from job.change.replay import Replay, ReplayPhase
+from job.checkpoint.checkpoint import Checkpoint
+from job.delivery.record_writer import RecordWriter
+from job.delivery.sink import RunningQuery
+from job.errors import QueryError
+from job.event_time.partitions import Offsets, Partitions
+from job.join_spec.durations import milliseconds
+from job.join_spec.sides import SIDES, Side
+from job.plan.plan import JoinPlan
+from job.protocol.reports import ChangeReport
+from job.protocol.status import Phase
+from job.query.driver import (
+    BatchEnded,
+    BatchPlanned,
+    EndRun,
+    EndsRequested,
+    Event,
+    IntervalPlanned,
+    LimitReading,
+    RaiseWatermark,
+    ReadUpTo,
+    RecordInterval,
+    ReleaseReading,
+    Run,
+    SetIntervalDuration,
+    State,
+    decide,
+)
+from job.query.pacing import Pacing
+from job.query.query_hooks import QueryHooks
+from job.query.runtime import QueryRun
+
+# Event times that a crash loses only delay the watermark after the restart.
+WRITE_SECONDS = 5.0
+# Spark requests the ends at the end of an interval and again before the next one.
+_ENDS_VALID_SECONDS = 0.5
+
+_log = structlog.get_logger()
+
+
+def first_state(
+    plan: JoinPlan,
+    checkpoint: Checkpoint,
+    phase: Phase | None,
+    replay: Replay | None,
+    pacing: Pacing,
+) -> State:
+    """State of the driver at the start of a run."""
+    run = Run(
+        {side: milliseconds(plan.side(side).watermark_delay) for side in SIDES},
+        phase,
+        replay,
+        {side: plan.side(side).partitions for side in SIDES},
+    )
+    state = State(run, checkpoint.partitions, time.monotonic(), pacing=pacing)
+    if phase is not None:
+        recorded, interrupted = checkpoint.recorded_interval, checkpoint.interrupted_interval
+        state = replace(state, recorded=recorded, interrupted=interrupted)
+    if replay is None:
+        return state
+    read = checkpoint.offsets
+    replay_phase = replay.phase(read)
+    if read is None or replay_phase is not ReplayPhase.OVER:
+        return replace(state, partitions=Partitions.none(), replay_phase=replay_phase)
+    if any(state.partitions.event_times.values()):
+        return state
+    # A crash after the replay has lost the file with the event times.
+    return replace(state, partitions=replay.partitions(read))
+
+
+class ControlLoop:
+    """Follows one run of the query. Spark makes its calls on the query's thread."""
+
+    def __init__(
+        self,
+        run: QueryRun,
+        hooks: QueryHooks,
+        writer: RecordWriter,
+        state: State,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.state = state
+        self._stats, self._checkpoint = run.stats, run.checkpoint
+        self._resources = run.resources
+        self._hooks = hooks
+        self._writer = writer
+        self._clock = clock
+        self.next_phase = Phase.CATCH_UP
+        """Phase of the next run, if this one ends by a decision of the driver."""
+        self._requested: dict[Side, EndsRequested] = {}
+        self._stats.partitions = self._written = state.partitions
+        self._closed = threading.Event()
+        self._writing = threading.Lock()
+        replay = state.run.replay
+        if replay is not None:
+            self._report_replay(replay, run.checkpoint.offsets)
+            if state.is_replaying and replay.possibly_late_records:
+                _log.warning("late_rows_unknown", records=replay.possibly_late_records)
+
+    def raise_watermark(self, to_ms: int) -> None:
+        """For an idle side. Does nothing while the watermark must not advance."""
+        if not self.state.keeps_watermark:
+            self._hooks.raise_watermark(to_ms)
+
+    def starting(self) -> AbstractContextManager[None]:
+        """Context in which the query is started."""
+        if not self.state.needs_calls:
+            return nullcontext()
+        is_interval = self.state.run.phase is Phase.REAL_TIME
+        return self._hooks.before_first_batch(
+            self._ends, _ENDS_VALID_SECONDS if is_interval else 0.0
+        )
+
+    def follow(self, running: RunningQuery) -> None:
+        """Limit the reading of the started query, and write the event times periodically."""
+        self._hooks.started(running)
+        try:
+            self._hooks.limit_reading(self._ends)
+        except Exception as error:
+            # Without limits Spark reads all partitions at once; the results are the same.
+            _log.exception("reading_not_limited", reason=str(error).partition("\n")[0])
+            if self.state.needs_calls:
+                running.query.stop()
+                raise _no_calls(self.state) from None
+        threading.Thread(target=self._write_periodically, name="event-times", daemon=True).start()
+
+    def batch_ended(self, _: object, batch_id: int) -> None:
+        """Called before Spark commits the batch."""
+        before, now = self.state, self._clock()
+        read = self._hooks.batch_read(before.latest)
+        if before.latest:
+            self._stats.planned(batch_id, before.latest)
+        self._apply(BatchEnded(now, read))
+        replay = before.run.replay
+        if replay is not None and before.is_replaying:
+            self._report_replay(replay, read.next_offsets)
+            if not self.state.is_replaying:
+                _log.info("replay_ended", batch_id=batch_id, records=replay.records)
+
+    def close(self) -> None:
+        self._closed.set()
+        self._write()
+        if self.state.run.phase is not None:
+            with suppress(Exception):  # the JVM may be gone
+                self._count_transactions()
+
+    def _ends(
+        self, side: Side, starts: Mapping[int, int], latest: Mapping[int, int]
+    ) -> Mapping[int, int] | None:
+        """The end offsets of the next batch. None: Spark's own limit applies."""
+        request = EndsRequested(side, starts, latest)
+        self._requested[side] = request
+        if len(self._requested) == len(SIDES):
+            requested, self._requested = self._requested, {}
+            starts_of = {name: each.starts for name, each in requested.items()}
+            self._plan(starts_of, {name: each.latest for name, each in requested.items()})
+        return self._apply(request)
+
+    def _plan(self, starts: Offsets, latest: Offsets) -> None:
+        now = self._clock()
+        if self.state.run.phase is not Phase.REAL_TIME:
+            self._apply(BatchPlanned(now, starts, latest))
+        elif (ended := self._hooks.ended_interval(starts, latest)) is not None:
+            self._stats.interval_begins(starts)
+            self._count_transactions()
+            watermark_ms = self._hooks.watermark_ms()
+            self._apply(IntervalPlanned(now, ended.next_batch_id, ended.read, watermark_ms))
+
+    def _apply(self, event: Event) -> Mapping[int, int] | None:
+        """Returns the answer to `EndsRequested`."""
+        self.state, actions = decide(self.state, event)
+        self._stats.partitions = self.state.partitions
+        hooks, ends = self._hooks, None
+        for action in actions:
+            match action:
+                case ReadUpTo():
+                    ends = action.ends
+                case RaiseWatermark():
+                    hooks.raise_watermark(action.to_ms)
+                case LimitReading():
+                    for side in SIDES:
+                        hooks.limit_side(side)
+                case ReleaseReading():
+                    hooks.release_side(action.side)
+                case RecordInterval():
+                    self._checkpoint.record_interval(action.interval)
+                case SetIntervalDuration():
+                    self._set_interval_duration(action)
+                case EndRun():
+                    self.next_phase = action.next_phase
+                    hooks.end_run()
+        return ends
+
+    def _set_interval_duration(self, action: SetIntervalDuration) -> None:
+        try:
+            self._hooks.set_interval_duration(action.duration)
+        except Exception as error:
+            # Spark has changed. The next intervals last as long as the last one.
+            _log.exception("warm_up_not_possible", reason=str(error).partition("\n")[0])
+
+    def _count_transactions(self) -> None:
+        """Count the transactions of the tasks that have ended, and those that have failed."""
+        _, results = self._writer.delivered(0)
+        self._stats.transactions(results)
+
+    def _report_replay(self, replay: Replay, read: Offsets | None) -> None:
+        """`read`: as for `Replay.phase`."""
+        self._stats.change = ChangeReport(
+            old_checkpoint=replay.old_checkpoint,
+            phase=replay.phase(read).value,
+            records=replay.records,
+            records_left=replay.left_to_read(read),
+            possibly_late_records=replay.possibly_late_records,
+        )
+
+    def _write_periodically(self) -> None:
+        while not self._closed.wait(WRITE_SECONDS):
+            self._write()
+
+    def _write(self) -> None:
+        with self._writing:
+            partitions = self.state.partitions
+            if partitions is self._written or self._resources.lease_is_lost:
+                return
+            try:
+                self._checkpoint.partitions = partitions
+                self._written = partitions
+            except Exception as error:
+                _log.warning("event_times_not_written", reason=str(error).partition("\n")[0])
+
+
+def _no_calls(state: State) -> QueryError:
+    needs = (
+        "a changed query needs to read up to the cut"
+        if state.is_replaying
+        else "engine real_time needs to set the watermark"
+    )
+    return QueryError(
+        "Spark's Kafka source accepts no call into Python while it plans (the log has the reason), "
+        f"which {needs}. Restart the process of the job",
+        retryable=False,
+    )
