@@ -8,7 +8,6 @@ this program or of the broker counts as waiting time.
 import math
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -193,22 +192,15 @@ def _watch(
     return Watched(results, row_set(due), watcher.run.watch, since=since, until=until)
 
 
-class Sample(NamedTuple):
-    due_ms: float
-    latency_ms: float
-
-
-def samples(watched: Watched) -> Iterator[Sample]:
-    """Of the results whose click was due in the measured time."""
-    for at_ms, result in watched.results:
-        clicked_at = result.clicked_at
-        if clicked_at is not None and watched.since <= clicked_at / 1_000 < watched.until:
-            yield Sample(clicked_at, at_ms - clicked_at)
-
-
 def figures(watched: Watched) -> Latency:
+    """Of the results whose click was due in the measured time."""
     rows = [result for _, result in watched.results]
-    latencies = sorted(sample.latency_ms for sample in samples(watched))
+    latencies = sorted(
+        at_ms - result.clicked_at
+        for at_ms, result in watched.results
+        if result.clicked_at is not None
+        and watched.since <= result.clicked_at / 1_000 < watched.until
+    )
     spent = watched.use.spent(watched.since, watched.until)
     return Latency(
         correct=row_set(rows) == watched.expected,

@@ -1,6 +1,5 @@
 """The programs that can be measured, by name."""
 
-from bench.cluster import OnCluster
 from bench.peers.bare_spark import BareSpark
 from bench.peers.flink import Flink
 from bench.peers.kafka_streams import KafkaStreams
@@ -20,8 +19,6 @@ PROGRAMS: dict[str, Program] = {
         Streamjoin("streamjoin-real-time-exactly-once", _ONCE, engine=Engine.REAL_TIME),
         Streamjoin("streamjoin-deduplicate", _ONCE, deduplicates=True),
         Streamjoin("streamjoin-8-partitions", _ONCE, state_partitions=8),
-        OnCluster("streamjoin-2-workers", _ONCE, state_partitions=2, workers=2),
-        OnCluster("streamjoin-2-workers-8-partitions", _ONCE, state_partitions=8, workers=2),
         KafkaStreams("kafka-streams", _ONCE),
         KafkaStreams("kafka-streams-at-least-once", _AT_LEAST_ONCE),
         Flink("flink-rocksdb", "rocksdb", _ONCE),

@@ -25,9 +25,6 @@ class Streamjoin(Program):
     """Whether both sides have `deduplicate`. No id of the workloads occurs twice on a side, so that
     the results are the same."""
 
-    def command(self, spec: Path) -> list[str | Path]:
-        return job_command(spec)
-
     def start(self, task: Task, folder: Path, log: Path) -> subprocess.Popen[bytes]:
         spec = folder / "spec.yaml"
         text = join_spec(
@@ -50,7 +47,7 @@ class Streamjoin(Program):
         }
         if self.state_partitions is not None:
             environment["STREAMJOIN_STATE_PARTITIONS"] = str(self.state_partitions)
-        return start_child(self.command(spec), log=log, environment=environment)
+        return start_child(job_command(spec), log=log, environment=environment)
 
 
 def job_command(spec: Path) -> list[str | Path]:
