@@ -170,9 +170,13 @@ def _watch_caller(connection: socket.socket, caller_gone: Event) -> Iterator[Non
     """Sets `caller_gone` if the caller closes the connection inside the context."""
     context_end, wake = socket.socketpair()
 
+    sockets = select.poll()  # select() takes no descriptor above 1023
+    sockets.register(connection, select.POLLIN)
+    sockets.register(wake, select.POLLIN)
+
     def watch() -> None:
-        readable, _, _ = select.select([connection, wake], [], [])
-        if wake not in readable:
+        ready = [descriptor for descriptor, _ in sockets.poll()]
+        if wake.fileno() not in ready:
             caller_gone.set()  # a request is one line: only the end of the connection can follow
 
     watcher = threading.Thread(target=watch, name="control-watch", daemon=True)
