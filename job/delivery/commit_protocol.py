@@ -81,10 +81,6 @@ class ProducerFencedError(NotDeliveredError):
     """Another producer has taken over the transactional id."""
 
 
-class DisagreementError(NotDeliveredError):
-    """Checkpoint and marker contradict each other."""
-
-
 class TakenOverError(NotDeliveredError):
     """The newest marker is that of another query."""
 

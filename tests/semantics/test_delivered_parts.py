@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from job.delivery.commit_protocol import (
     NO_BATCH,
-    DisagreementError,
     Marker,
     TakenOverError,
     UnavailableError,
@@ -24,6 +23,7 @@ from job.real_time.join import java_class
 from tests.unit.delivery.interval_protocol import (
     INTERVAL,
     Batch,
+    DisagreementError,
     Opened,
     Opening,
     Part,

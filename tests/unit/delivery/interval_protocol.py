@@ -37,8 +37,8 @@ from typing import Any
 from job.delivery.commit_protocol import (
     NO_BATCH,
     AbortedError,
-    DisagreementError,
     Marker,
+    NotDeliveredError,
     Result,
     UnavailableError,
     check_owner,
@@ -47,6 +47,11 @@ from job.delivery.delivered import Fence
 
 INTERVAL = "interval"
 """Fingerprint of an interval and of its marker: an interval has no fixed input offsets."""
+
+
+class DisagreementError(NotDeliveredError):
+    """Checkpoint and marker contradict each other."""
+
 
 START_AGAIN = (
     "set another folder in `checkpoint` and start with --new-query (rows now waiting in state are "

@@ -9,7 +9,6 @@ from types import ModuleType
 from typing import Any
 
 from job.delivery.commit_protocol import (
-    DisagreementError,
     NotDeliveredError,
     ProducerFencedError,
     TakenOverError,
@@ -21,7 +20,7 @@ from tests.unit.delivery.broker_model import Broker, Log
 from tests.unit.delivery.interval_checkpoint import Checkpoint
 from tests.unit.delivery.interval_driver import SLOTS, Driver
 from tests.unit.delivery.interval_join import FAR, SIDES, JoinType, Row, expected
-from tests.unit.delivery.interval_protocol import Part
+from tests.unit.delivery.interval_protocol import DisagreementError, Part
 from tests.unit.delivery.schedules import QUERY, Schedule, ViolationError
 
 ROWS = 14

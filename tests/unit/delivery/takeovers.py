@@ -11,12 +11,13 @@ from types import ModuleType
 from typing import Any
 
 from job.delivery import commit_protocol
-from job.delivery.commit_protocol import NO_BATCH, Marker, NotDeliveredError
+from job.delivery.commit_protocol import NO_BATCH, Marker, NotDeliveredError, TakenOverError
 from tests.unit.delivery.broker_model import Broker, Log
 from tests.unit.delivery.interval_executors import Executors, Rows, slot_content
 from tests.unit.delivery.interval_join import Row
 from tests.unit.delivery.interval_protocol import (
     Batch,
+    DisagreementError,
     Opening,
     Slot,
     Step,
@@ -143,7 +144,7 @@ class World:
             try:
                 for _ in Driver(self, query).live():
                     pass
-            except (commit_protocol.TakenOverError, commit_protocol.DisagreementError):
+            except (TakenOverError, DisagreementError):
                 return
             except NotDeliveredError:
                 self.broker.settle()

@@ -8,7 +8,6 @@ import pytest
 
 from job.delivery.commit_protocol import (
     NO_BATCH,
-    DisagreementError,
     Marker,
     ProducerFencedError,
     Result,
@@ -34,6 +33,7 @@ from tests.unit.delivery.interval_driver import SLOTS
 from tests.unit.delivery.interval_protocol import (
     INTERVAL,
     Batch,
+    DisagreementError,
     Opened,
     Opening,
     Part,

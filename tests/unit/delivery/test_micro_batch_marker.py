@@ -3,10 +3,11 @@ checkpoint."""
 
 import pytest
 
-from job.delivery.commit_protocol import NO_BATCH, DisagreementError, Marker, TakenOverError
+from job.delivery.commit_protocol import NO_BATCH, Marker, TakenOverError
 from tests.unit.delivery.interval_bugs import mutant
 from tests.unit.delivery.interval_protocol import (
     Batch,
+    DisagreementError,
     Opening,
     Slot,
     SlotContent,
