@@ -10,9 +10,8 @@ import pytest
 
 from bench.growth.batches import Batches, Point, points, steady
 from bench.growth.load import BATCH_ROWS, KEYS, SMALLEST_STATE_ROWS, Events, Keys, Shape, events
-from bench.growth.plot import newest
 from bench.growth.report import MEMORY_CAP_BYTES, limits
-from bench.growth.run import Growth, size_of
+from bench.growth.run import Growth
 from bench.load import joined
 from bench.processes import Sample
 from job.protocol.progress import BatchProgress, batch_progress
@@ -177,27 +176,3 @@ def test_hot_keys_are_compared_with_uniform_ones_at_the_same_size() -> None:
     slow = grown(rows_per_second=110.0)
 
     assert ["uniform, 500,000"] == [line.partition(":")[0] for line in missed(large=slow, hot=slow)]
-
-
-def test_picture_shows_the_last_run_of_each_kind() -> None:
-    lines: list[dict[str, object]] = [
-        {"kind": "growth", "keys": "uniform", "state_rows": 2, "run": 1},
-        {"kind": "latency", "rate": 1_000, "run": 2},
-        {"kind": "latency", "rate": 200, "run": 3},
-        {"kind": "growth", "keys": "uniform", "state_rows": 1, "run": 4},
-        {"kind": "growth", "keys": "uniform", "state_rows": 2, "run": 5},
-        {"kind": "latency", "rate": 1_000, "run": 6},
-    ]
-
-    growths, latencies = newest(lines)
-
-    assert [4, 5] == [line["run"] for line in growths]
-    assert [3, 6] == [line["run"] for line in latencies]
-
-
-def test_size_of_a_checkpoint_is_that_of_all_files_below(tmp_path: Path) -> None:
-    (tmp_path / "state" / "0").mkdir(parents=True)
-    (tmp_path / "metadata").write_bytes(b"12")
-    (tmp_path / "state" / "0" / "1.zip").write_bytes(b"345")
-
-    assert (2, 5) == size_of(tmp_path)

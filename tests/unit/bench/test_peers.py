@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.peers import java
-from bench.peers.java import JavaProgram, properties
+from bench.peers.java import JavaProgram
 from job.errors import SetupError
 
 pytestmark = pytest.mark.processes
@@ -46,15 +46,6 @@ def calls(home: Path) -> int:
     return len((home / "bin" / "calls").read_text().splitlines())
 
 
-def test_peer_is_compiled_once(home: Path, program: JavaProgram) -> None:
-    with_compiler(home)
-
-    program.prepare()
-    program.prepare()
-
-    assert 1 == calls(home)
-
-
 def test_changed_peer_is_compiled_again(home: Path, program: JavaProgram) -> None:
     with_compiler(home)
     program.prepare()
@@ -80,17 +71,3 @@ def test_peer_that_cannot_be_compiled_is_left_out(home: Path, program: JavaProgr
 def test_without_a_compiler_the_message_names_how_to_get_one(program: JavaProgram) -> None:
     with pytest.raises(SetupError, match="sudo apt-get install openjdk-17-jdk-headless"):
         program.prepare()
-
-
-def test_peer_runs_in_one_java_with_its_arguments(home: Path, program: JavaProgram) -> None:
-    with_compiler(home)
-    program.prepare()
-
-    words = [str(word) for word in program.command("join.properties")]
-
-    assert str(home / "bin" / "java") == words[0]
-    assert ["Join", "join.properties"] == words[-2:]
-
-
-def test_settings_are_written_as_java_reads_them() -> None:
-    assert "a.b=1\nc=/d\n" == properties({"a.b": 1, "c": Path("/d")})

@@ -36,23 +36,6 @@ def test_figure_is_the_median_of_its_runs_with_their_extremes() -> None:
     assert ["rows/s, cold", "2,500 [1,000-3,000]"] in cells(one=runs)
 
 
-def test_each_program_has_a_column() -> None:
-    table = cells(one=[RUN], other=[replace(RUN, first_output_seconds=1.5)])
-
-    assert ["median [lowest-highest]", "one", "other"] in table
-    assert ["launch to first output, s", "9.2 [9.2-9.2]", "1.5 [1.5-1.5]"] in table
-
-
-def test_wide_table_is_not_folded() -> None:
-    many = {f"a-program-with-a-long-name-{number}": [RUN] for number in range(9)}
-
-    assert {1 + len(many)} == {len(row) for row in cells(**many) if row}
-
-
-def test_figure_that_was_not_measured_is_a_dash() -> None:
-    assert ["rows/s, steady", "-"] in cells(one=[RUN])
-
-
 def test_right_and_undisturbed_run_needs_no_word() -> None:
     assert [] == list(remarks("throughput", {"one": [RUN]}))
 

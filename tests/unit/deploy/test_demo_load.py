@@ -1,4 +1,7 @@
-"""The records of the demo are as promised, and the expected results follow the documented join."""
+"""The records of the demo, and those of its expected results that its load does not reach.
+
+A run of the demo compares all other expected results with the rows of the job.
+"""
 
 from datetime import timedelta
 from itertools import takewhile
@@ -21,7 +24,6 @@ from deploy.local.demo_load import (
     Impression,
     Record,
     Side,
-    bad_record,
     closing_pair,
     demo_records,
     expected_rows,
@@ -34,85 +36,14 @@ START_MS = 1_790_000_000_000
 SHOWN_MS = 1_790_000_000_123
 
 
-def test_match_has_the_columns_of_both_and_the_places_they_were_read_from() -> None:
-    [row] = expected_rows(
-        [
-            Delivered(Impression(7, SHOWN_MS, "travel"), partition=2, offset=5),
-            Delivered(Click(7, SHOWN_MS + 1_000, "ada"), partition=3, offset=8),
-        ]
-    )
-
-    assert "impressions/2/5|clicks/3/8" == row.id
-    assert "7" == row.key
-    assert (
-        '{"ad_id":7,"campaign":"travel","user":"ada",'
-        '"shown_at":"2026-09-21T14:13:20.123Z","clicked_at":"2026-09-21T14:13:21.123Z"}'
-    ) == row.value
-
-
-def test_impression_without_a_click_is_emitted_unmatched() -> None:
-    [row] = expected_rows(placed(Impression(7, SHOWN_MS)))
-
-    assert "impressions/0/0|" == row.id
-    assert '"user":null' in row.value
-    assert '"clicked_at":null' in row.value
-
-
-@pytest.mark.parametrize("after_ms", [0, MATCH_AFTER_MS])
-def test_click_on_the_edge_of_the_match_window_matches(after_ms: int) -> None:
-    assert ["impressions/0/0|clicks/0/1"] == expected_ids(
-        Impression(7, SHOWN_MS), Click(7, SHOWN_MS + after_ms)
-    )
-
-
 @pytest.mark.parametrize(
-    "click",
-    [
-        Click(7, SHOWN_MS - 1),
-        Click(7, SHOWN_MS + MATCH_AFTER_MS + 1),
-        Click(8, SHOWN_MS),
-        Click(7, SHOWN_MS, user="bot"),
-        Click(7, SHOWN_MS, user=None),
-        Click(None, SHOWN_MS),
-    ],
+    ("after_ms", "matches"),
+    [(-1, False), (0, True), (MATCH_AFTER_MS, True), (MATCH_AFTER_MS + 1, False)],
 )
-def test_click_that_is_no_match_leaves_the_impression_unmatched(click: Click) -> None:
-    assert ["impressions/0/0|"] == expected_ids(Impression(7, SHOWN_MS), click)
+def test_both_ends_of_the_match_window_belong_to_it(after_ms: int, matches: bool) -> None:
+    [found] = expected_ids(Impression(7, SHOWN_MS), Click(7, SHOWN_MS + after_ms))
 
-
-def test_null_keys_match_nothing_not_even_each_other() -> None:
-    [row] = expected_rows(placed(Impression(None, SHOWN_MS), Click(None, SHOWN_MS)))
-
-    assert ("impressions/0/0|", None) == (row.id, row.key)
-
-
-@pytest.mark.parametrize("campaign", ["test", None])
-def test_output_filter_drops_matched_and_unmatched_rows(campaign: str | None) -> None:
-    matched, alone = Impression(7, SHOWN_MS, campaign), Impression(8, SHOWN_MS, campaign)
-
-    assert [] == expected_ids(matched, alone, Click(7, SHOWN_MS))
-
-
-def test_side_filter_drops_impressions_that_cost_nothing() -> None:
-    assert [] == expected_ids(Impression(7, SHOWN_MS, cost=0.0), Click(7, SHOWN_MS))
-
-
-def test_each_pair_is_a_row() -> None:
-    shown_twice = (Impression(7, SHOWN_MS), Impression(7, SHOWN_MS + 1))
-    clicked_twice = (Click(7, SHOWN_MS + 2), Click(7, SHOWN_MS + 3))
-
-    assert [
-        "impressions/0/0|clicks/0/2",
-        "impressions/0/0|clicks/0/3",
-        "impressions/0/1|clicks/0/2",
-        "impressions/0/1|clicks/0/3",
-    ] == expected_ids(*shown_twice, *clicked_twice)
-
-
-def test_bad_records_make_no_rows() -> None:
-    bad = [bad_record(side, reason, SHOWN_MS) for side in SIDES for reason in BAD_REASONS]
-
-    assert [] == expected_ids(*bad)
+    assert ("impressions/0/0|clicks/0/1" if matches else "impressions/0/0|") == found
 
 
 def test_closing_pair_moves_the_watermark_past_the_newest_window() -> None:
@@ -125,12 +56,6 @@ def test_closing_pair_moves_the_watermark_past_the_newest_window() -> None:
 def test_same_seed_gives_the_same_load() -> None:
     assert load(seconds=5) == load(seconds=5)
     assert load(seconds=5) != load(seconds=5, seed=1)
-
-
-def test_longer_load_begins_with_the_shorter_one() -> None:
-    shorter = load(seconds=3)
-
-    assert shorter == load(seconds=6)[: len(shorter)]
 
 
 def test_records_are_in_order_of_arrival_and_within_the_delay() -> None:

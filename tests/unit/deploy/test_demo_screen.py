@@ -3,7 +3,6 @@
 import io
 from datetime import UTC, datetime
 
-import pytest
 from rich.console import Console
 
 from deploy.local.demo_screen import Addresses, Snapshot, dashboard, live_screen, progress_line
@@ -57,21 +56,6 @@ def test_screen_has_figures_rows_and_addresses_within_80_by_24() -> None:
         "127.0.0.1:20000",
     ):
         assert part in screen
-
-
-def test_higher_screen_shows_more_rows() -> None:
-    low = rendered(snapshot(FIGURES), width=100, height=24)
-
-    assert low.count("travel") < rendered(snapshot(FIGURES), width=100, height=40).count("travel")
-
-
-@pytest.mark.parametrize("height", [24, 40])
-def test_screen_is_as_high_before_the_first_row(height: int) -> None:
-    empty = snapshot(FIGURES, rows=0)
-
-    assert rendered(snapshot(FIGURES), width=80, height=height).count("\n") == rendered(
-        empty, width=80, height=height
-    ).count("\n")
 
 
 def test_without_an_answer_the_screen_reports_it() -> None:

@@ -1,7 +1,6 @@
 """The HTTP API in front of a real control socket."""
 
 import asyncio
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,7 @@ from tests.unit.service.builders import (
     status_after,
 )
 from tests.unit.service.calls import (
-    AT_ONCE,
     COMMANDS,
-    DEADLINE,
     SLACK_SECONDS,
     call,
     problem,
@@ -224,25 +221,6 @@ def test_calls_without_a_job_are_unavailable_with_the_fix(
         "or set STREAMJOIN_SOCKET to the path of the job's socket",
         "instance": url,
     } == problem(call(method, url, settings(path)))
-
-
-def test_hundred_simultaneous_calls_to_a_hung_job_end_at_the_deadline(path: Path) -> None:
-    urls = ("/v1/query", "/readyz", "/startupz", "/metrics")
-
-    async def all_at_once(client: httpx.AsyncClient) -> list[httpx.Response]:
-        return await asyncio.gather(
-            *(client.get(urls[number % len(urls)]) for number in range(AT_ONCE))
-        )
-
-    with hung_job(path):
-        started = time.monotonic()
-        answers = with_client(
-            all_at_once, settings(path, job_answer_seconds=DEADLINE.total_seconds())
-        )
-        elapsed = time.monotonic() - started
-
-    assert [503, 503, 503, 200] * (AT_ONCE // 4) == [each.status_code for each in answers]
-    assert elapsed < DEADLINE.total_seconds() + SLACK_SECONDS
 
 
 def test_livez_does_not_wait_for_a_hung_job(path: Path) -> None:
