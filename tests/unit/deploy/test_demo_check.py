@@ -72,6 +72,8 @@ def test_unreported_counts_of_a_batch_are_right_after_a_restart() -> None:
 
     assert check_result(DELIVERED, OUTPUT, counted).is_right
     assert "  missing" in wrongs(check_result(DELIVERED, OUTPUT[1:], counted))
+    again = replace(OUTPUT[0], id="impressions/9/9|")
+    assert "  unexpected" in wrongs(check_result(DELIVERED, [*OUTPUT, again], counted))
 
 
 @pytest.mark.parametrize(
@@ -88,6 +90,12 @@ def test_count_that_is_off_is_wrong(name: str, wrong: str) -> None:
     off = figures(**{name: COUNTED.get(name, 0) + 1})
 
     assert {wrong} == wrongs(check_result(DELIVERED, OUTPUT, off))
+
+
+def test_bad_record_that_was_not_counted_is_wrong() -> None:
+    not_counted = figures(**{"bad_records_total{left,tombstone}": 0})
+
+    assert {"  tombstone"} == wrongs(check_result(DELIVERED, OUTPUT, not_counted))
 
 
 def test_record_that_was_not_read_is_wrong() -> None:
