@@ -21,8 +21,7 @@ from job.semantics.events import (
     Stored,
 )
 from job.semantics.rows import JoinedRow, Key, Row, Side, joined, other
-from job.semantics.state_manager import KeyToValuePair, StateManager
-from job.semantics.state_store import StateStoreMetrics
+from job.semantics.state_manager_v4 import KeyToValuePair, SymmetricHashJoinStateManagerV4
 from job.semantics.watermark_predicates import WatermarkPredicate
 
 
@@ -74,7 +73,7 @@ class OneSideHashJoiner:
         self,
         rules: SideRules,
         side_input: SideInput,
-        state: StateManager,
+        state: SymmetricHashJoinStateManagerV4,
         post_join_filter: Callable[[JoinedRow], bool],
         predicate: WatermarkPredicate | None,
         key_time: Callable[[Key], int | None],
@@ -180,7 +179,3 @@ class OneSideHashJoiner:
             null_padded = self.rules.null_pads_unmatched and not pair.matched
             self._observer(Evicted(self.side, pair.value, self._predicate, null_padded))
             yield pair
-
-    def commit_state_and_get_metrics(self) -> StateStoreMetrics:
-        self.state.commit()
-        return self.state.metrics

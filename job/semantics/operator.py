@@ -17,7 +17,6 @@ One object represents all partitions of the operator: the partition of a row fol
 (partitioning.py), so the pairs do not depend on the number of partitions.
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -27,14 +26,7 @@ from job.semantics.event_time import BatchWatermarks
 from job.semantics.events import Observer, ignore_event
 from job.semantics.one_side_joiner import OneSideHashJoiner, SideInput, SideRules
 from job.semantics.rows import SIDES, JoinedRow, Key, Row, Side, joined, other
-from job.semantics.state_manager import (
-    StateFormatVersion,
-    StateManager,
-    StateTimes,
-    SymmetricHashJoinStateManager,
-)
-from job.semantics.state_manager_v4 import SymmetricHashJoinStateManagerV4
-from job.semantics.state_store import StateStoreMetrics
+from job.semantics.state_manager_v4 import StateTimes, SymmetricHashJoinStateManagerV4
 from job.semantics.watermark_predicates import (
     JoinCondition,
     WatermarkPredicates,
@@ -58,15 +50,6 @@ class UnsupportedJoinError(ValueError):
 
 
 @dataclass(frozen=True)
-class Attribute:
-    """A column of an input or of the output."""
-
-    name: str
-    type: str
-    nullable: bool = True
-
-
-@dataclass(frozen=True)
 class JoinOperatorPlan:
     """Parameters of StreamingSymmetricHashJoinExec."""
 
@@ -77,7 +60,6 @@ class JoinOperatorPlan:
     post_join_filter: Callable[[JoinedRow], bool] = field(default=lambda _: True)
     key_time: Callable[[Key], int | None] = field(default=lambda _: None)
     """Event time of a key that carries the watermark, in microseconds (a window's end)."""
-    state_format_version: StateFormatVersion = 4
     processor: Processor | None = None
     """None: Spark's operator."""
 
@@ -86,10 +68,6 @@ class JoinOperatorPlan:
             raise UnsupportedJoinError(
                 f"{OPERATOR} should not take {self.join_type} as the JoinType"
             )
-        if self.state_format_version < 2 and self.join_type is not JoinType.INNER:
-            raise UnsupportedJoinError(
-                f"{self.join_type} needs the matched flag of state format 2 (SPARK-26154)"
-            )
 
     def of(self, side: Side) -> SideInput:
         return self.left if side == "left" else self.right
@@ -97,26 +75,15 @@ class JoinOperatorPlan:
 
 @dataclass(frozen=True)
 class OperatorMetrics:
-    """The seven metrics of the operator, and the custom metrics of the state stores."""
+    """Metrics of Spark's operator."""
 
-    all_updates_time_ms: int
-    """total time to update rows"""
-    all_removals_time_ms: int
-    """total time to remove rows"""
-    commit_time_ms: int
-    """time to commit changes"""
-    num_output_rows: int
-    """number of output rows"""
     num_total_state_rows: int
     """number of total state rows"""
     num_updated_state_rows: int
     """number of updated state rows"""
     num_removed_state_rows: int
     """number of removed state rows: evicted, or removed by their only match"""
-    state_memory: int
-    """memory used by state"""
     num_dropped_by_watermark: int
-    custom: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -132,7 +99,7 @@ class StreamingSymmetricHashJoin:
     def __init__(self, plan: JoinOperatorPlan, observer: Observer = ignore_event) -> None:
         self.plan = plan
         self._observer = observer
-        self.states: dict[Side, StateManager] = {side: _state(plan, side) for side in SIDES}
+        self.states = {side: _state(plan, side) for side in SIDES}
 
     def process(
         self, left_rows: Iterable[Row], right_rows: Iterable[Row], watermarks: BatchWatermarks
@@ -142,26 +109,16 @@ class StreamingSymmetricHashJoin:
             self.plan.condition, eviction_ms=watermarks.eviction, late_ms=watermarks.late
         )
         left, right = (self._joiner(side, predicates) for side in SIDES)
-        started = time.perf_counter_ns()
         is_interval = self.plan.processor == "interval"
         late_ms = watermarks.eviction if is_interval else watermarks.late
         rows = self._matched_rows(left, left_rows, right, right_rows, late_ms)
-        joined_at = time.perf_counter_ns()
         rows += self._unmatched_rows(left, right)
-        updated_at = time.perf_counter_ns()
         self._evict_inner_sides(left, right)
-        removed_at = time.perf_counter_ns()
-        stores = [joiner.commit_state_and_get_metrics() for joiner in (left, right)]
-        committed_at = time.perf_counter_ns()
-        metrics = _metrics(
-            (left, right),
-            StateStoreMetrics.combine(*stores),
-            output_rows=len(rows),
-            # As in Spark: all processing is update time, and eviction of the outer side is also
-            # removal time.
-            update_ns=updated_at - started,
-            removal_ns=removed_at - joined_at,
-            commit_ns=committed_at - removed_at,
+        metrics = OperatorMetrics(
+            num_total_state_rows=sum(state.num_keys for state in self.states.values()),
+            num_updated_state_rows=left.updated_state_rows_count + right.updated_state_rows_count,
+            num_removed_state_rows=left.removed_state_rows_count + right.removed_state_rows_count,
+            num_dropped_by_watermark=left.late_rows_count + right.late_rows_count,
         )
         return OperatorOutput(rows, metrics, predicates)
 
@@ -172,11 +129,6 @@ class StreamingSymmetricHashJoin:
         )
         has_timers = predicates.any_defined or self.plan.processor is not None
         return has_timers and new_watermark_ms > watermarks.eviction
-
-    def abort(self) -> None:
-        """Roll back the state to the end of the previous batch, because the batch failed."""
-        for state in self.states.values():
-            state.abort_if_needed()
 
     def _joiner(self, side: Side, predicates: WatermarkPredicates) -> OneSideHashJoiner:
         return OneSideHashJoiner(
@@ -237,49 +189,7 @@ class StreamingSymmetricHashJoin:
                     pass
 
 
-def output_schema(
-    join_type: JoinType, left: Iterable[Attribute], right: Iterable[Attribute]
-) -> list[Attribute]:
-    """The columns of both sides. The columns of a side that may be null-padded become nullable."""
-    if join_type.semi_side is not None:
-        return list(left if join_type.semi_side == "left" else right)
-    if join_type not in SUPPORTED_JOIN_TYPES:
-        raise UnsupportedJoinError(f"{OPERATOR} should not take {join_type} as the JoinType")
-    left_padded = SideRules("right", join_type).null_pads_unmatched
-    right_padded = SideRules("left", join_type).null_pads_unmatched
-    return [*_nullable(left, if_padded=left_padded), *_nullable(right, if_padded=right_padded)]
-
-
-def _nullable(attributes: Iterable[Attribute], *, if_padded: bool) -> list[Attribute]:
-    return [Attribute(a.name, a.type, a.nullable or if_padded) for a in attributes]
-
-
-def _state(plan: JoinOperatorPlan, side: Side) -> StateManager:
+def _state(plan: JoinOperatorPlan, side: Side) -> SymmetricHashJoinStateManagerV4:
     event_time = plan.of(side).event_time
     times = StateTimes(of_key=plan.key_time, of_value=event_time or (lambda _: None))
-    if plan.state_format_version == 4:
-        return SymmetricHashJoinStateManagerV4(side, times)
-    return SymmetricHashJoinStateManager(side, times)
-
-
-def _metrics(
-    joiners: tuple[OneSideHashJoiner, ...],
-    stores: StateStoreMetrics,
-    *,
-    output_rows: int,
-    update_ns: int,
-    removal_ns: int,
-    commit_ns: int,
-) -> OperatorMetrics:
-    return OperatorMetrics(
-        all_updates_time_ms=update_ns // 1_000_000,
-        all_removals_time_ms=removal_ns // 1_000_000,
-        commit_time_ms=commit_ns // 1_000_000,
-        num_output_rows=output_rows,
-        num_total_state_rows=stores.num_keys,
-        num_updated_state_rows=sum(joiner.updated_state_rows_count for joiner in joiners),
-        num_removed_state_rows=sum(joiner.removed_state_rows_count for joiner in joiners),
-        state_memory=stores.memory_used_bytes,
-        num_dropped_by_watermark=sum(joiner.late_rows_count for joiner in joiners),
-        custom=stores.custom,
-    )
+    return SymmetricHashJoinStateManagerV4(side, times)

@@ -23,7 +23,6 @@ from job.semantics.query import JoinQuery
 from job.semantics.rows import JoinedRow, Key, Row
 from job.semantics.simulated_side import BadRecord, DecodedRow
 from job.semantics.simulation_plan import SimulationPlan, simulation_plan
-from job.semantics.state_manager import StateFormatVersion
 from job.sql.rows import SqlRows
 
 DEFAULT_BATCH_SIZE = 1_000
@@ -136,7 +135,7 @@ class Simulator:
             output=self._output(batch.output.rows),
             drops=self._log.drops,
             join_events=self._log.join_events,
-            state_rows={s: self._query.operator.states[s].metrics.num_keys for s in SIDES},
+            state_rows={s: self._query.operator.states[s].num_keys for s in SIDES},
             duplicates=self._log.duplicates,
             stored_ids={
                 s: deduplicator.stored_ids for s, deduplicator in self._query.deduplicators.items()
@@ -260,7 +259,6 @@ def simulate(
     *,
     batch_size: int = DEFAULT_BATCH_SIZE,
     trigger_ms: int | None = None,
-    state_format_version: StateFormatVersion = 4,
 ) -> list[SimulatedBatch]:
     """Runs all records, then the batches without data for the last watermark.
 
@@ -269,7 +267,7 @@ def simulate(
     its batch, and no partition has a backlog. Otherwise all records exist from the start, and a
     batch reads up to `batch_size` of each side, as Spark divides a backlog (backlog.py).
     """
-    planned = simulation_plan(plan, rows, state_format_version=state_format_version)
+    planned = simulation_plan(plan, rows)
     with closing(planned):
         return list(_simulated(Simulator(planned), _batched(left, right, batch_size, trigger_ms)))
 

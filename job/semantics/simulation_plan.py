@@ -19,7 +19,6 @@ from job.semantics.rows import MICROS_PER_MS, Key, Row
 from job.semantics.simulated_output import SimulatedOutput
 from job.semantics.simulated_pairs import PairCondition
 from job.semantics.simulated_side import DecodedRow, SideReader
-from job.semantics.state_manager import StateFormatVersion
 from job.semantics.watermark_predicates import JoinCondition
 from job.sql.rows import SqlRows
 
@@ -67,14 +66,10 @@ class SimulationPlan:
 
 
 def simulation_plan(
-    plan: JoinPlan,
-    rows: SqlRows,
-    *,
-    state_format_version: StateFormatVersion = 4,
-    processor: Processor | None = None,
+    plan: JoinPlan, rows: SqlRows, *, processor: Processor | None = None
 ) -> SimulationPlan:
     """Raises NotExactError for a part of the plan that cannot be simulated."""
-    return _Planner(plan, rows).plan(state_format_version, processor=processor)
+    return _Planner(plan, rows).plan(processor)
 
 
 class _Planner:
@@ -86,9 +81,7 @@ class _Planner:
                 raise NotExactError(f"{side}.idle_after, which follows the clock")
         self._join_type = _OUTER_JOIN.get(plan.join_type, plan.join_type)
 
-    def plan(
-        self, state_format_version: StateFormatVersion, processor: Processor | None
-    ) -> SimulationPlan:
+    def plan(self, processor: Processor | None) -> SimulationPlan:
         readers = {side: SideReader(self._plan, side, self._rows) for side in SIDES}
         sides = {side: self._side(side, readers[side]) for side in SIDES}
         inputs = {side: self._side_input(side) for side in SIDES}
@@ -102,7 +95,6 @@ class _Planner:
             condition=self._condition(),
             post_join_filter=pairs.is_met,
             key_time=self._key_time() if has_window or self._plan.event_time_in_key else _no_time,
-            state_format_version=state_format_version,
             processor=processor,
         )
         return SimulationPlan(

@@ -1,4 +1,4 @@
-"""SymmetricHashJoinStateManager of state format 4: rows by join key and event time.
+"""SymmetricHashJoinStateManager of state format 4: rows of one side by join key and event time.
 
 Two column families of one store:
 
@@ -6,55 +6,72 @@ Two column families of one store:
     tsWithKey           (event time, key) -> nothing: the index for eviction
 
 Eviction scans the index from the end of the previous eviction to the state watermark, so its cost
-is that of the removed rows; formats 1 to 3 scan all keys.
+is that of the removed rows.
 """
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from job.semantics.rows import MICROS_PER_MS, JoinedRow, Key, Row, Side
-from job.semantics.state_manager import KeyToValuePair, StateTimes, ValueAndMatchPair
-from job.semantics.state_store import StateStore, StateStoreMetrics
 from job.semantics.watermark_predicates import WatermarkPredicate
 
-STATE_STORE_TYPES_V4 = ("keyWithTsToValues", "tsWithKey")
+
+class KeyToValuePair(NamedTuple):
+    """A row that was removed from state."""
+
+    key: Key
+    value: Row
+    matched: bool
+
+
+class ValueAndMatchPair(NamedTuple):
+    value: Row
+    matched: bool
+
 
 Values = tuple[ValueAndMatchPair, ...]
+
+
+@dataclass(frozen=True)
+class StateTimes:
+    """Functions that read the event time of a stored row from its key and from its value."""
+
+    of_key: Callable[[Key], int | None]
+    of_value: Callable[[Row], int | None]
 
 
 class KeyWithTsToValuesStore:
     """The values of a key, grouped and ordered by event time."""
 
     def __init__(self) -> None:
-        self.store: StateStore[tuple[Key, int], Values] = StateStore()
+        self._values: dict[tuple[Key, int], Values] = {}
         self._times: dict[Key, list[int]] = {}  # RocksDB finds these by scanning the key's prefix
 
+    def __len__(self) -> int:
+        return len(self._values)
+
     def append(self, key: Key, timestamp: int, pair: ValueAndMatchPair) -> None:
-        self.put(key, timestamp, (*(self.store.get((key, timestamp)) or ()), pair))
+        self.put(key, timestamp, (*self.get(key, timestamp), pair))
 
     def get(self, key: Key, timestamp: int) -> Values:
-        return self.store.get((key, timestamp)) or ()
+        return self._values.get((key, timestamp), ())
 
     def get_values(self, key: Key) -> Iterator[tuple[int, Values]]:
         for timestamp in tuple(self._times.get(key, ())):
             yield timestamp, self.get(key, timestamp)
 
     def put(self, key: Key, timestamp: int, values: Values) -> None:
-        if self.store.get((key, timestamp)) is None:
+        if (key, timestamp) not in self._values:
             insort(self._times.setdefault(key, []), timestamp)
-        self.store.put((key, timestamp), values)
+        self._values[key, timestamp] = values
 
     def remove(self, key: Key, timestamp: int) -> None:
-        self.store.remove((key, timestamp))
+        del self._values[key, timestamp]
         self._times[key].remove(timestamp)
         if not self._times[key]:
             del self._times[key]
-
-    def reindex(self) -> None:
-        """Rebuild the index after an abort."""
-        self._times = {}
-        for (key, timestamp), _ in self.store.iterator():
-            insort(self._times.setdefault(key, []), timestamp)
 
 
 class TsWithKeyStore:
@@ -159,33 +176,13 @@ class SymmetricHashJoinStateManagerV4:
             self._remove(key, timestamp)
             yield from (KeyToValuePair(key, value, matched) for value, matched in values)
 
-    def iterator(self) -> Iterator[KeyToValuePair]:
-        for (key, _), values in self.key_with_ts_to_values.store.iterator():
-            yield from (KeyToValuePair(key, value, matched) for value, matched in values)
-
-    def commit(self) -> None:
-        self.key_with_ts_to_values.store.commit()
-
-    def abort_if_needed(self) -> None:
-        self.key_with_ts_to_values.store.abort_if_needed()
-        self.key_with_ts_to_values.reindex()
-        self.ts_with_key = TsWithKeyStore()
-        for (key, timestamp), _ in self.key_with_ts_to_values.store.iterator():
-            self.ts_with_key.put(timestamp, key)
-
     @property
-    def metrics(self) -> StateStoreMetrics:
-        """The keys of keyWithTsToValues: rows with one key and one event time count as one.
-
-        So `numRowsTotal` may be lower than with the other formats.
-        """
-        return self.key_with_ts_to_values.store.metrics
+    def num_keys(self) -> int:
+        """The keys of keyWithTsToValues: rows with one key and one event time count as one."""
+        return len(self.key_with_ts_to_values)
 
     def _timestamp(self, key: Key, value: Row) -> int:
-        """Event time of the key if it has one, otherwise of the value; the epoch for null.
-
-        So this format evicts a row without event time; the other formats do not.
-        """
+        """Event time of the key if it has one, otherwise of the value; the epoch for null."""
         of_key = self._times.of_key(key)
         return (of_key if of_key is not None else self._times.of_value(value)) or 0
 

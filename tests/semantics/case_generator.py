@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from job.semantics.input_records import records_of_jsonl
-from tests.semantics.join_cases import STATE_STORES, Case, Data, Idle, Restart, Step
+from tests.semantics.join_cases import Case, Data, Idle, Restart, Step
 from tests.sql_worker import ROWS
 
 EPOCH_MS = 1_700_000_000_000
@@ -89,8 +89,7 @@ def cases(draw: st.DrawFn) -> Case:
         "on_null_key": draw(st.sampled_from(["pass", "pass", "pass", "drop"])),
     }
     steps = draw(_steps(times))
-    store = draw(st.sampled_from(STATE_STORES))
-    return Case(spec, steps, store, draw(st.sampled_from([1, 1, 1, 2, 3])))
+    return Case(spec, steps, draw(st.sampled_from([1, 1, 1, 2, 3])))
 
 
 @st.composite

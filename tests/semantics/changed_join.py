@@ -57,7 +57,7 @@ def check_change(spark: SparkSession, case: Case, number: int) -> list[Batch]:
     changed = replace(case, partitions=case.partitions + 1)
     folder = Path(tempfile.mkdtemp(prefix="streamjoin-", dir=fast_folder()))
     try:
-        with conf(spark, conf_of(changed)):
+        with conf(spark, conf_of(changed.plan)):
             run = ChangedRun(spark, changed, folder, change)
             actual = run.through([Phase([*change.replayed, *planned[last + 1 :]])])
     finally:
@@ -94,7 +94,7 @@ class Change:
     def __init__(self, case: Case, before: Sequence[PlannedBatch]) -> None:
         """`before`: the batches of the old query."""
         plan = case.plan
-        simulator = Simulator(simulation_plan(plan, ROWS, state_format_version=case.store.version))
+        simulator = Simulator(simulation_plan(plan, ROWS))
         batches = [simulator.run_batch(batch) for batch in before]
         tracker = simulator._query._tracker
         self.partitions = _with_newest(tracker._partitions)

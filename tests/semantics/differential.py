@@ -23,7 +23,6 @@ from job.join_spec.sides import SIDES
 from job.semantics.operator import Processor
 from tests.semantics.case_generator import cases
 from tests.semantics.join_cases import (
-    STATE_STORES,
     Batch,
     Case,
     Data,
@@ -80,7 +79,7 @@ class Statistics:
 
     def add(self, case: Case, batches: Sequence[Batch]) -> None:
         with self._lock:
-            self.cases[f"{case.spec['join']['type']}, {case.store}"] += 1
+            self.cases[case.spec["join"]["type"]] += 1
             self.batches += len(batches)
             self.rows += sum(batch.output.total() for batch in batches)
             self.late_rows += sum(batch.late_rows for batch in batches)
@@ -128,7 +127,7 @@ def _check_processor(spark: SparkSession, case: Case, processor: Processor) -> l
         {name: side for name, side in case.spec[s].items() if name != "deduplicate"} for s in SIDES
     )
     spec = {**case.spec, **dict(zip(SIDES, sides, strict=True))}
-    case = replace(case, spec=spec, store=STATE_STORES[0])
+    case = replace(case, spec=spec)
     expected, phases = specified(case, processor=processor)
     actual = run_in_real_time_engine(spark, case, phases, interval=processor == "interval")
     found = [

@@ -3,9 +3,9 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
@@ -18,24 +18,7 @@ from job.semantics.input_records import InputRecord, records_of_jsonl
 from job.semantics.operator import Processor
 from job.semantics.simulate import OutputRecord, SimulatedBatch, Simulator
 from job.semantics.simulation_plan import simulation_plan
-from job.semantics.state_manager import StateFormatVersion
 from tests.sql_worker import ROWS, SQL
-
-Provider = Literal["RocksDB", "HDFSBacked"]
-
-
-@dataclass(frozen=True)
-class StateStore:
-    """A state format on a store provider."""
-
-    version: StateFormatVersion
-    provider: Provider
-
-    def __str__(self) -> str:
-        return f"format {self.version} on {self.provider}"
-
-
-STATE_STORES = (StateStore(4, "RocksDB"), StateStore(2, "RocksDB"), StateStore(2, "HDFSBacked"))
 
 
 @dataclass(frozen=True)
@@ -70,7 +53,6 @@ Step = Data | Idle | Restart
 class Case:
     spec: dict[str, Any]
     steps: Sequence[Step]
-    store: StateStore = field(default=STATE_STORES[0])
     partitions: int = 1
 
     @cached_property
@@ -79,7 +61,7 @@ class Case:
 
     def __str__(self) -> str:
         """Three files for `streamjoin simulate`, and steps that they cannot express."""
-        lines = [f"# on {self.store}, {self.partitions} partitions", "# --- spec.yaml"]
+        lines = [f"# {self.partitions} partitions", "# --- spec.yaml"]
         lines.append(yaml.safe_dump(self.spec, sort_keys=False))
         for side in SIDES:
             lines += [f"# --- {side}.jsonl", *self._lines(side)]
@@ -147,9 +129,7 @@ class Records:
 
 def specified(case: Case, *, processor: Processor | None = None) -> tuple[list[Batch], list[Phase]]:
     """The batches of the specification, grouped by starts and stops."""
-    version = case.store.version
-    plan = simulation_plan(case.plan, ROWS, state_format_version=version, processor=processor)
-    simulator = Simulator(plan)
+    simulator = Simulator(simulation_plan(case.plan, ROWS, processor=processor))
     batches: list[Batch] = []
     phases: list[Phase] = []
     current: list[PlannedBatch] = []

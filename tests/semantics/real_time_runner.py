@@ -29,7 +29,7 @@ def run_in_real_time_engine(
     """The batches Spark runs, fed in the batches of `phases`."""
     folder = Path(tempfile.mkdtemp(prefix="streamjoin-", dir=fast_folder()))
     try:
-        with spark_runner.conf(spark, spark_runner.conf_of(case)):
+        with spark_runner.conf(spark, spark_runner.conf_of(case.plan)):
             return _Run(spark, case, folder, interval=interval).through(phases)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

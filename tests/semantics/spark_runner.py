@@ -27,7 +27,7 @@ from job.plan.record_checks import FAILED_FIELD
 from job.protocol.reasons import REASONS
 from job.semantics.backlog import PlannedBatch
 from tests.semantics.job_watermark import JobWatermark
-from tests.semantics.join_cases import Batch, Case, Phase, StateStore, canonical
+from tests.semantics.join_cases import Batch, Case, Phase, canonical
 from tests.semantics.memory_topic import MemoryTopic, conf
 from tests.semantics.spark_session import fast_folder
 
@@ -40,7 +40,7 @@ def run_on_spark(spark: SparkSession, case: Case, phases: Sequence[Phase]) -> li
     """Runs the batches of `phases` on Spark."""
     folder = Path(tempfile.mkdtemp(prefix="streamjoin-", dir=fast_folder()))
     try:
-        with conf(spark, conf_of(case)):
+        with conf(spark, conf_of(case.plan)):
             return Run(spark, case, folder).through(phases)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -171,11 +171,7 @@ def _texts(row: Any) -> str:
     return json.dumps([row["key"], values, row.get(TIMESTAMP)])
 
 
-def conf_of(case: Case) -> dict[str, str]:
-    return {**_conf_of(case.plan), **_state_conf(case.store)}
-
-
-def _conf_of(plan: JoinPlan) -> dict[str, str]:
+def conf_of(plan: JoinPlan) -> dict[str, str]:
     """Settings of the plan that can be set on a running session."""
     changeable = (_STREAMING, "spark.sql.constraintPropagation.")
     conf = {name: value for name, value in plan.spark_conf.items() if name.startswith(changeable)}
@@ -187,15 +183,3 @@ def _conf_of(plan: JoinPlan) -> dict[str, str]:
     # The job counts rows in state_rows.py; this test compares the count of Spark.
     conf[f"{_STREAMING}stateStore.rocksdb.trackTotalNumberOfRows"] = "true"
     return conf
-
-
-def _state_conf(store: StateStore) -> dict[str, str]:
-    package = "org.apache.spark.sql.execution.streaming.state"
-    return {
-        f"{_STREAMING}join.stateFormatVersion": str(store.version),
-        f"{_STREAMING}stateStore.providerClass": f"{package}.{store.provider}StateStoreProvider",
-        # Only RocksDB has unique commit ids.
-        f"{_STREAMING}stateStore.checkpointFormatVersion": "2"
-        if store.provider == "RocksDB"
-        else "1",
-    }

@@ -14,19 +14,15 @@ from job.errors import SpecError
 from job.join_spec.spec import spec_from_document
 from job.plan.planner import join_plan
 from tests.semantics import differential
-from tests.semantics.join_cases import STATE_STORES, Case, Data, Idle, Restart
+from tests.semantics.join_cases import Case, Data, Idle, Restart
 from tests.semantics.test_differential import case, row
 from tests.sql_worker import SQL
 
 
-def test_format_4_counts_rows_of_one_key_and_instant_once(spark):
+def test_rows_of_one_key_and_instant_count_once(spark):
     steps = (Data([row(1, 0), row(1, 0, 1)], []),)
-    totals = {
-        store.version: differential.check(spark, case("inner", steps=steps, store=store))[0]
-        for store in STATE_STORES[:2]
-    }
 
-    assert {4: 1, 2: 2} == {version: batch.state_rows for version, batch in totals.items()}
+    assert 1 == differential.check(spark, case("inner", steps=steps))[0].state_rows
 
 
 def output_of(spark: SparkSession, generated: Case) -> Counter[str]:
@@ -42,10 +38,9 @@ def output_of(spark: SparkSession, generated: Case) -> Counter[str]:
 NULLS = (Data([row(None, 0)], [row(None, 1)]), Data([row(9, 100_000)], [row(9, 100_000)]), Idle())
 
 
-@pytest.mark.parametrize("store", STATE_STORES, ids=str)
-def test_in_the_dataflow_null_keys_match_nothing(spark, store):
+def test_in_the_dataflow_null_keys_match_nothing(spark):
     for join_type in ("inner", "left_outer", "right_outer", "full_outer"):
-        rows = output_of(spark, case(join_type, steps=NULLS, store=store))
+        rows = output_of(spark, case(join_type, steps=NULLS))
         unmatched = {"inner": 0, "left_outer": 1, "right_outer": 1, "full_outer": 2}[join_type]
         assert (join_type, unmatched + 1) == (join_type, rows.total())
 
@@ -70,10 +65,7 @@ def test_in_the_dataflow_an_equality_in_the_condition_becomes_no_part_of_the_key
     assert (2, 1) == (batch.state_rows, batch.output.total())
 
 
-@pytest.mark.parametrize("store", STATE_STORES, ids=str)
-def test_in_the_dataflow_unmatched_rows_of_one_key_are_emitted_each_with_its_own_values(
-    spark, store
-):
+def test_in_the_dataflow_unmatched_rows_of_one_key_are_emitted_each_with_its_own_values(spark):
     """SPARK-32148: the iterator of the state returned the same row object each time."""
     steps = (
         Data([row(1, 0, 1), row(1, 0, 2), row(1, 1, 3), row(1, 2, 4)], [row(1, 5_002, 5)]),
@@ -81,17 +73,16 @@ def test_in_the_dataflow_unmatched_rows_of_one_key_are_emitted_each_with_its_own
         Idle(),
     )
 
-    rows = output_of(spark, case(steps=steps, store=store))
+    rows = output_of(spark, case(steps=steps))
 
     padded = Counter(json.loads(text)["lv"] for text in rows if '"rv": null' in text)
     assert Counter([1, 2, 3]) == padded
 
 
-@pytest.mark.parametrize("store", STATE_STORES, ids=str)
-def test_in_the_dataflow_a_left_row_of_a_semi_join_leaves_state_with_its_first_match(spark, store):
+def test_in_the_dataflow_a_left_row_of_a_semi_join_leaves_state_with_its_first_match(spark):
     """SPARK-55973."""
     steps = (Data([row(1, 0)], []), Data([], [row(1, 1_000)]), Data([], [row(1, 2_000)]))
-    semi = case("left_semi", steps=steps, store=store)
+    semi = case("left_semi", steps=steps)
     del semi.spec["output"]["columns"]["rv"]
 
     batches = [b for b in differential.check(spark, semi) if b.updated_rows]
@@ -99,19 +90,17 @@ def test_in_the_dataflow_a_left_row_of_a_semi_join_leaves_state_with_its_first_m
     assert [(1, 0), (1, 1), (2, 0)] == [(b.state_rows, b.output.total()) for b in batches]
 
 
-@pytest.mark.parametrize("store", STATE_STORES, ids=str)
-def test_in_the_dataflow_rows_are_found_again_in_their_partition_after_a_restart(spark, store):
+def test_in_the_dataflow_rows_are_found_again_in_their_partition_after_a_restart(spark):
     """SPARK-38204."""
     keys = [row(k, 0) for k in range(6)]
     steps = (Data(keys, []), Restart(), Data([], [row(k, 1_000) for k in range(6)]))
 
-    rows = output_of(spark, replace(case(steps=steps, store=store), partitions=3))
+    rows = output_of(spark, replace(case(steps=steps), partitions=3))
 
     assert 6 == rows.total()
 
 
-@pytest.mark.parametrize("store", STATE_STORES, ids=str)
-def test_in_the_dataflow_a_row_matched_and_evicted_is_not_null_padded_too(spark, store):
+def test_in_the_dataflow_a_row_matched_and_evicted_is_not_null_padded_too(spark):
     """SPARK-26154, 38320, 38684, 49829: a late match, after a restart."""
     steps = (
         Data([row(1, 0), row(2, 0)], []),
@@ -121,7 +110,7 @@ def test_in_the_dataflow_a_row_matched_and_evicted_is_not_null_padded_too(spark,
         Idle(),
     )
 
-    assert output_of(spark, case(steps=steps, store=store))
+    assert output_of(spark, case(steps=steps))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from job.semantics.events import Observer, ignore_event
 from job.semantics.one_side_joiner import SideInput
 from job.semantics.operator import JoinOperatorPlan
 from job.semantics.query import JoinQuery
-from job.semantics.state_manager import StateFormatVersion
 from job.semantics.watermark_predicates import JoinCondition
 
 SECOND = 1_000_000
@@ -41,7 +40,6 @@ def operator_plan(
     left_filter=lambda _: True,
     right_filter=lambda _: True,
     key_is_time: bool = False,
-    state_format_version: StateFormatVersion = 4,
 ) -> JoinOperatorPlan:
     """A join on the key within 5 seconds by default."""
     return JoinOperatorPlan(
@@ -51,7 +49,6 @@ def operator_plan(
         condition=JoinCondition(has_time_in_key=True) if key_is_time else condition,
         post_join_filter=lambda row: post(row.left, row.right),
         key_time=(lambda key: key[0] * SECOND) if key_is_time else (lambda _: None),
-        state_format_version=state_format_version,
     )
 
 

@@ -1,26 +1,21 @@
-"""The operator, rule by rule, under both state formats."""
+"""The operator, rule by rule."""
 
 import pytest
 
 from job.join_spec.join_conditions import JoinType
 from job.semantics.events import Evicted, Late, NotStored, Stored
 from job.semantics.operator import (
-    Attribute,
-    JoinOperatorPlan,
     UnsupportedJoinError,
-    output_schema,
 )
 from job.semantics.watermark_predicates import JoinCondition
 from tests.unit.semantics.join_builders import R, operator_plan, pairs, query
 
-pytestmark = pytest.mark.parametrize("version", [2, 4])
-
 PUSH = R("push", 1000, "push")  # moves a side's watermark past everything before
 
 
-def start(join_type, version, **options):
+def start(join_type, **options):
     observer = options.pop("observer", None)
-    plan = operator_plan(join_type, state_format_version=version, **options)
+    plan = operator_plan(join_type, **options)
     return query(plan, observer=observer) if observer else query(plan)
 
 
@@ -34,22 +29,22 @@ def push(join):
     return run(join)
 
 
-def test_rows_of_one_batch_meet_once(version):
-    join = start(JoinType.INNER, version)
+def test_rows_of_one_batch_meet_once():
+    join = start(JoinType.INNER)
 
     assert [("l", "r")] == run(join, [R("a", 1, "l")], [R("a", 2, "r")])
 
 
-def test_rows_of_different_batches_match_in_either_order_of_the_sides(version):
-    join = start(JoinType.INNER, version)
+def test_rows_of_different_batches_match_in_either_order_of_the_sides():
+    join = start(JoinType.INNER)
 
     assert [] == run(join, [R("a", 1, "l1")])
     assert [("l1", "r1")] == run(join, (), [R("a", 2, "r1")])
     assert [("l2", "r1")] == run(join, [R("a", 2, "l2")])
 
 
-def test_every_pair_within_the_window_is_emitted_and_no_other(version):
-    join = start(JoinType.INNER, version)
+def test_every_pair_within_the_window_is_emitted_and_no_other():
+    join = start(JoinType.INNER)
     left = [R("a", at, f"l{at}") for at in (1, 2, 10)]
     right = [R("a", at, f"r{at}") for at in (1, 6, 7)]
 
@@ -66,35 +61,33 @@ def test_every_pair_within_the_window_is_emitted_and_no_other(version):
         (JoinType.LEFT_SEMI, []),
     ],
 )
-def test_unmatched_rows_are_emitted_once_the_state_watermark_has_passed(
-    version, join_type, unmatched
-):
-    join = start(join_type, version)
+def test_unmatched_rows_are_emitted_once_the_state_watermark_has_passed(join_type, unmatched):
+    join = start(join_type)
 
     assert [] == run(join, [R("a", 1, "l")], [R("b", 1, "r")])
     assert unmatched == push(join)
     assert [] == push(join)
 
 
-def test_matched_row_is_never_emitted_with_nulls(version):
-    join = start(JoinType.FULL_OUTER, version)
+def test_matched_row_is_never_emitted_with_nulls():
+    join = start(JoinType.FULL_OUTER)
 
     assert [("l", "r")] == run(join, [R("a", 1, "l")], [R("a", 1, "r")])
     assert [] == push(join)
 
 
-def test_row_matched_in_the_batch_that_evicts_it_is_not_emitted_with_nulls(version):
+def test_row_matched_in_the_batch_that_evicts_it_is_not_emitted_with_nulls():
     """SPARK-26154 and SPARK-38684: all matches first, then eviction."""
-    join = start(JoinType.LEFT_OUTER, version)
+    join = start(JoinType.LEFT_OUTER)
     run(join, [R("a", 95, "l"), R("z", 200, "")], [R("z", 200, "")])
 
     # evicts left rows up to 184.999 s, while late rows are still judged by the watermark before
     assert [("l", "r")] == run(join, (), [R("a", 99, "r")])
 
 
-def test_late_rows_are_dropped_and_counted_one_batch_after_the_watermark_moved(version):
+def test_late_rows_are_dropped_and_counted_one_batch_after_the_watermark_moved():
     seen = []
-    join = start(JoinType.LEFT_OUTER, version, observer=seen.append)
+    join = start(JoinType.LEFT_OUTER, observer=seen.append)
     run(join, [R("a", 100, "l")], [R("b", 100, "r")])
 
     second = join.run_batch([R("a", 90, "late by the new watermark only")], [])
@@ -106,8 +99,8 @@ def test_late_rows_are_dropped_and_counted_one_batch_after_the_watermark_moved(v
     assert ["late"] == [event.row.tag for event in seen if isinstance(event, Late)]
 
 
-def test_row_failing_its_sides_filter_is_not_stored_and_is_emitted_at_once(version):
-    join = start(JoinType.LEFT_OUTER, version, left_filter=lambda row: row.tag != "bad")
+def test_row_failing_its_sides_filter_is_not_stored_and_is_emitted_at_once():
+    join = start(JoinType.LEFT_OUTER, left_filter=lambda row: row.tag != "bad")
 
     batch = join.run_batch([R("a", 1, "bad")], [R("a", 1, "r")])
 
@@ -116,21 +109,21 @@ def test_row_failing_its_sides_filter_is_not_stored_and_is_emitted_at_once(versi
     assert [] == run(join, (), [R("a", 1, "r2")])
 
 
-def test_row_failing_the_filter_of_the_inner_side_just_goes(version):
-    join = start(JoinType.LEFT_OUTER, version, right_filter=lambda row: row.tag != "bad")
+def test_row_failing_the_filter_of_the_inner_side_just_goes():
+    join = start(JoinType.LEFT_OUTER, right_filter=lambda row: row.tag != "bad")
 
     assert [] == run(join, [R("a", 1, "l")], [R("a", 1, "bad")])
 
 
-def test_rows_that_fail_the_post_join_filter_are_not_marked_as_matched(version):
-    join = start(JoinType.LEFT_OUTER, version, post=lambda _left, right: right.tag == "good")
+def test_rows_that_fail_the_post_join_filter_are_not_marked_as_matched():
+    join = start(JoinType.LEFT_OUTER, post=lambda _left, right: right.tag == "good")
 
     assert [] == run(join, [R("a", 1, "l")], [R("a", 1, "bad")])
     assert [("l", None)] == push(join)
 
 
-def test_left_semi_emits_each_left_row_once_whichever_side_is_first(version):
-    join = start(JoinType.LEFT_SEMI, version)
+def test_left_semi_emits_each_left_row_once_whichever_side_is_first():
+    join = start(JoinType.LEFT_SEMI)
 
     left_of = lambda batch: sorted(row.left.tag for row in batch.output.rows)  # noqa: E731
     assert ["l"] == left_of(join.run_batch([R("a", 1, "l")], [R("a", 1, "r"), R("a", 2, "r2")]))
@@ -138,8 +131,8 @@ def test_left_semi_emits_each_left_row_once_whichever_side_is_first(version):
     assert ["m"] == left_of(join.run_batch([R("a", 1, "m")], []))
 
 
-def test_left_semi_keeps_no_left_row_that_was_emitted(version):
-    join = start(JoinType.LEFT_SEMI, version)
+def test_left_semi_keeps_no_left_row_that_was_emitted():
+    join = start(JoinType.LEFT_SEMI)
     run(join, [R("a", 1, "l")])
 
     batch = join.run_batch([R("a", 2, "m")], [R("a", 3, "r")])
@@ -148,11 +141,11 @@ def test_left_semi_keeps_no_left_row_that_was_emitted(version):
     assert 1 == batch.output.metrics.num_removed_state_rows  # l; m was never stored
 
 
-def test_left_semi_misses_a_right_row_in_the_batch_that_would_evict_it(version):
+def test_left_semi_misses_a_right_row_in_the_batch_that_would_evict_it():
     """Spark's defect, kept: right rows go first and are not stored if evictable."""
     outcomes = {}
     for join_type in (JoinType.INNER, JoinType.LEFT_SEMI):
-        join = start(join_type, version)
+        join = start(join_type)
         run(join, [R("x", 100, "")], [R("x", 100, "")])
         batch = join.run_batch([R("a", 50, "l")], [R("a", 50, "r")])
         outcomes[join_type] = [row.left.tag for row in batch.output.rows]
@@ -160,9 +153,9 @@ def test_left_semi_misses_a_right_row_in_the_batch_that_would_evict_it(version):
     assert {JoinType.INNER: ["l"], JoinType.LEFT_SEMI: []} == outcomes
 
 
-def test_right_row_behind_the_state_watermark_is_not_stored_but_a_left_one_is(version):
+def test_right_row_behind_the_state_watermark_is_not_stored_but_a_left_one_is():
     seen = []
-    join = start(JoinType.INNER, version, observer=seen.append)
+    join = start(JoinType.INNER, observer=seen.append)
     run(join, [R("x", 100, "")], [R("x", 100, "")])
     seen.clear()
 
@@ -173,17 +166,16 @@ def test_right_row_behind_the_state_watermark_is_not_stored_but_a_left_one_is(ve
     assert ["r"] == [event.row.tag for event in seen if isinstance(event, NotStored)]
 
 
-def test_right_row_behind_the_state_watermark_is_stored_where_eviction_emits_it(version):
-    join = start(JoinType.RIGHT_OUTER, version)
+def test_right_row_behind_the_state_watermark_is_stored_where_eviction_emits_it():
+    join = start(JoinType.RIGHT_OUTER)
     run(join, [R("x", 100, "")], [R("x", 100, "")])
 
     assert [(None, "r")] == run(join, (), [R("a", 50, "r")])
 
 
-def test_state_is_evicted_by_the_key_if_the_key_holds_the_event_time(version):
+def test_state_is_evicted_by_the_key_if_the_key_holds_the_event_time():
     join = start(
         JoinType.LEFT_OUTER,
-        version,
         condition=JoinCondition(),
         key_is_time=True,
         post=lambda _left, _right: True,
@@ -193,10 +185,8 @@ def test_state_is_evicted_by_the_key_if_the_key_holds_the_event_time(version):
     assert [("l", None)] == run(join)
 
 
-def test_without_a_bound_nothing_is_ever_evicted(version):
-    join = start(
-        JoinType.INNER, version, condition=JoinCondition(), post=lambda _left, _right: True
-    )
+def test_without_a_bound_nothing_is_ever_evicted():
+    join = start(JoinType.INNER, condition=JoinCondition(), post=lambda _left, _right: True)
     run(join, [R("a", 1, "l")], [R("b", 1, "r")])
     push(join)
 
@@ -204,8 +194,8 @@ def test_without_a_bound_nothing_is_ever_evicted(version):
     assert [("l", "r9")] == run(join, (), [R("a", 999, "r9")])
 
 
-def test_batch_without_data_is_due_when_the_watermark_has_moved_and_not_again(version):
-    join = start(JoinType.INNER, version)
+def test_batch_without_data_is_due_when_the_watermark_has_moved_and_not_again():
+    join = start(JoinType.INNER)
     assert not join.needs_batch_without_data()
     run(join, [R("a", 100, "")], [R("a", 100, "")])
     assert join.needs_batch_without_data()
@@ -215,8 +205,8 @@ def test_batch_without_data_is_due_when_the_watermark_has_moved_and_not_again(ve
     assert not join.needs_batch_without_data()
 
 
-def test_restart_keeps_state_and_watermark_and_starts_no_batch(version):
-    join = start(JoinType.LEFT_OUTER, version)
+def test_restart_keeps_state_and_watermark_and_starts_no_batch():
+    join = start(JoinType.LEFT_OUTER)
     run(join, [R("a", 1, "l"), PUSH], [R("a", 1, "r"), PUSH._replace(key="other")])
 
     join.restart()
@@ -227,41 +217,9 @@ def test_restart_keeps_state_and_watermark_and_starts_no_batch(version):
     assert [] == pairs(batch)
 
 
-def test_aborted_batch_leaves_no_trace(version):
-    join = start(JoinType.INNER, version)
-    run(join, [R("a", 1, "l")])
-    join.operator.states["right"].append(("a",), R("a", 1, "r"), matched=False)
-
-    join.operator.abort()
-
-    assert [] == run(join, [R("a", 1, "l2")])
-
-
-def test_seven_measures_and_the_stores_own(version):
-    join = start(JoinType.LEFT_OUTER, version)
-    run(join, [R("a", 1, "l"), R("b", 2, "m")], [R("a", 1, "r")])
-    metrics = join.run_batch([PUSH], [PUSH]).output.metrics
-
-    assert (1, 5, 2) == (
-        metrics.num_output_rows,
-        metrics.num_total_state_rows,
-        metrics.num_updated_state_rows,
-    )
-    assert metrics.state_memory > 0
-    assert all(
-        spent >= 0
-        for spent in (
-            metrics.all_updates_time_ms,
-            metrics.all_removals_time_ms,
-            metrics.commit_time_ms,
-        )
-    )
-    assert metrics.custom["puts"] > 0
-
-
-def test_evictions_tell_the_predicate_that_caused_them(version):
+def test_evictions_tell_the_predicate_that_caused_them():
     seen = []
-    join = start(JoinType.LEFT_OUTER, version, observer=seen.append)
+    join = start(JoinType.LEFT_OUTER, observer=seen.append)
     run(join, [R("a", 1, "l")], [])
     push(join)
 
@@ -275,29 +233,6 @@ def test_evictions_tell_the_predicate_that_caused_them(version):
 
 
 @pytest.mark.parametrize("join_type", [JoinType.LEFT_ANTI, JoinType.RIGHT_ANTI])
-def test_other_join_types_are_refused_in_sparks_words(version, join_type):
+def test_other_join_types_are_refused_in_sparks_words(join_type):
     with pytest.raises(UnsupportedJoinError, match=f"should not take {join_type} as the JoinType"):
-        operator_plan(join_type, state_format_version=version)
-
-
-def test_format_1_takes_inner_joins_only(version):  # noqa: ARG001 - the same for every format
-    assert isinstance(operator_plan(JoinType.INNER, state_format_version=1), JoinOperatorPlan)
-    with pytest.raises(UnsupportedJoinError, match="SPARK-26154"):
-        operator_plan(JoinType.LEFT_OUTER, state_format_version=1)
-
-
-@pytest.mark.parametrize(
-    ("join_type", "expected"),
-    [
-        (JoinType.INNER, [("l", False), ("r", False)]),
-        (JoinType.LEFT_OUTER, [("l", False), ("r", True)]),
-        (JoinType.RIGHT_OUTER, [("l", True), ("r", False)]),
-        (JoinType.FULL_OUTER, [("l", True), ("r", True)]),
-        (JoinType.LEFT_SEMI, [("l", False)]),
-        (JoinType.RIGHT_SEMI, [("r", False)]),
-    ],
-)
-def test_columns_of_a_side_that_may_be_all_null_become_nullable(version, join_type, expected):  # noqa: ARG001
-    left, right = [Attribute("l", "INT", nullable=False)], [Attribute("r", "INT", nullable=False)]
-
-    assert expected == [(a.name, a.nullable) for a in output_schema(join_type, left, right)]
+        operator_plan(join_type)

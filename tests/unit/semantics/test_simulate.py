@@ -285,21 +285,6 @@ def test_test_in_a_spec_passes_or_lists_missing_and_unexpected_rows():
     assert ["passed: good", "FAILED: bad", "  missing: {'k': 2}"] == lines[:3]
 
 
-def test_both_state_formats_give_the_same_rows():
-    left = [row(k % 5, k, k) for k in range(50)]
-    right = [row(k % 4, k, k) for k in range(50)]
-    outputs = [
-        sorted(
-            record.value
-            for batch in run(plan(), left, right, batch_size=7, state_format_version=version)
-            for record in batch.output
-        )
-        for version in (2, 4)
-    ]
-
-    assert outputs[0] == outputs[1]
-
-
 def test_idle_after_is_refused_by_name_as_there_is_no_clock():
     made = plan(right__idle_after="1 minute")
 
