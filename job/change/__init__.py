@@ -1,1 +1,1 @@
-"""A change of a join: a new query continues an old one on another checkpoint. Pure."""
+"""A change of the running join: another query continues it on another checkpoint."""

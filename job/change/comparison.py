@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from job.change.replay import Expired
 from job.errors import Problem, SpecError
 from job.join_spec.durations import duration_text, milliseconds
 from job.join_spec.expressions import Expression
@@ -13,6 +12,7 @@ from job.join_spec.output import Delivery
 from job.join_spec.sides import SIDES, Side
 from job.plan.fingerprint import Change, changes, fingerprint
 from job.plan.plan import JoinPlan
+from job.replay.replay import Expired
 
 _PAIRS = ("join.match_window", "join.window", "join.condition", "join.null_safe", "left.key")
 # Also settings that decide which records enter the join.

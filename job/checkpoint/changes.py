@@ -1,6 +1,6 @@
 """The files of a change, in the checkpoints of the old and the new query.
 
-    <new>/change.json     the replay of the new query (job/change/replay.py)
+    <new>/change.json     the replay of the new query (job/replay/replay.py)
     <old>/changed.json    the folder of the new checkpoint, and both specs of a change over HTTP
     <old>/requested_change.json   the last change that was requested over HTTP, until it is made
 
@@ -19,8 +19,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from job.change.cut import Cut, PlannedBatch
-from job.change.replay import Replay, ReplayPhase, late_rows
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.documents import read_document, write_document
 from job.document import Document
@@ -28,6 +26,8 @@ from job.errors import CheckpointError, ConflictError, StreamjoinError
 from job.event_time.partitions import Offsets
 from job.join_spec.sides import SIDES, Side
 from job.protocol.reports import ChangeRequestReport
+from job.replay.cut import Cut, PlannedBatch
+from job.replay.replay import Replay, ReplayPhase, late_rows
 
 
 class Changed(Document):

@@ -28,8 +28,6 @@ from datetime import UTC, datetime
 import structlog
 from pyspark.sql import SparkSession
 
-from job.change.cut import PlannedBatch
-from job.change.replay import Replay
 from job.checkpoint.documents import (
     NEVER_OWNED,
     DesiredState,
@@ -51,6 +49,8 @@ from job.join_spec.source_topics import SourceTopics
 from job.join_spec.start_positions import StartPositions
 from job.plan.fingerprint import changes, frozen_topics
 from job.protocol.status import QueryState
+from job.replay.cut import PlannedBatch
+from job.replay.replay import Replay
 
 _log = structlog.get_logger()
 

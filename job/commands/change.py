@@ -15,7 +15,7 @@ from job.instants import utc_text
 from job.settings import JobSettings, read_settings
 
 if TYPE_CHECKING:
-    from job.change.replay import Replay
+    from job.replay.replay import Replay
 
 
 def change(

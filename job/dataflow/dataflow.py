@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
-from job.change.replay import Replay
 from job.dataflow.joins import Join
 from job.dataflow.replayed import without_kept_back, without_late_rows
 from job.dataflow.results import output_records
@@ -19,6 +18,7 @@ from job.plan.plan import JoinPlan, SidePlan
 from job.plan.real_time import SOURCE_OPTIONS
 from job.plan.result_checks import is_unmatched
 from job.real_time.join import DEAD_LETTER
+from job.replay.replay import Replay
 from job.spark.try_eval import register_try_eval
 
 if TYPE_CHECKING:

@@ -1,11 +1,11 @@
-"""The dataflow of a query that replaces another one (job/change/replay.py)."""
+"""The dataflow of a query that replaces another one (job/replay/replay.py)."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from job.change.replay import Replay
 from job.dataflow import replay_sql
 from job.plan.plan import JoinPlan
+from job.replay.replay import Replay
 
 KEPT_BACK = "kept_back"
 """Name of the observed metrics of results that are kept back after the replay."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from job.change.replay import Replay
 from job.dataflow import replay_sql
 from job.dataflow.written import WATERMARK, fails_query
 from job.dead_letters import headers as names
@@ -25,6 +24,7 @@ from job.plan.plan import JoinPlan, SidePlan, window_end_column
 from job.plan.position import partition_sql, position_column
 from job.real_time.join import DEAD_LETTER, IS_DEAD
 from job.real_time.transactions import ID
+from job.replay.replay import Replay
 from job.spark.observed_metrics import count_where
 from job.spark.try_eval import register_try_eval
 from job.spark.watermark import WATERMARK_METADATA

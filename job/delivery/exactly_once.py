@@ -9,7 +9,6 @@ from functools import partial
 
 from confluent_kafka import KafkaException
 
-from job.change.replay import Replay
 from job.checkpoint.checkpoint import Checkpoint
 from job.delivery import producers
 from job.delivery.delivered import Fence
@@ -20,6 +19,7 @@ from job.kafka.clients import produce
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.plan import tuning
 from job.plan.plan import JoinPlan
+from job.replay.replay import Replay
 
 _THREADS = 8
 

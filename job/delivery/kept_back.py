@@ -1,16 +1,16 @@
 """Keeps back results that the old query has written before a change.
 
-During the replay (job/change/replay.py) it keeps back all results and dead letters of a batch.
+During the replay (job/replay/replay.py) it keeps back all results and dead letters of a batch.
 After the replay the dataflow drops and counts the unmatched rows that the old query has emitted.
 """
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.change.replay import Replay, ReplayPhase
 from job.checkpoint.checkpoint import Checkpoint
 from job.dataflow.written import OUTPUT
 from job.errors import CheckpointError
+from job.replay.replay import Replay, ReplayPhase
 from job.spark.observed_metrics import batch_metrics
 
 

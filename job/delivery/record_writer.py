@@ -14,7 +14,6 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from job.change.replay import Replay
 from job.checkpoint.checkpoint import Checkpoint
 from job.dataflow.written import TopicLimits
 from job.delivery.commit_protocol import Result
@@ -32,6 +31,7 @@ from job.kafka.security import KafkaAccess, spark_options
 from job.plan import real_time, tuning
 from job.plan.plan import JoinPlan
 from job.real_time.transactions import Identity, Transactions
+from job.replay.replay import Replay
 from job.spark.failures import cause_of_class
 
 _FAILURE = "streamjoin.DeliveryFailure"

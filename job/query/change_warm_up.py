@@ -18,7 +18,6 @@ import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.change.replay import Replay
 from job.checkpoint.folder import Folder
 from job.dataflow.dataflow import kafka_dataflow
 from job.dataflow.joins import Join, join_of
@@ -30,6 +29,7 @@ from job.kafka.preflight import TopicsSnapshot, check_topics
 from job.kafka.security import KafkaAccess, kafka_access
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.real_time import CATCH_UP_CONF
+from job.replay.replay import Replay
 
 # With fewer records the new query takes about as long to read them as the warm-up would.
 RECORDS_MIN = 10_000

@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from job.change.comparison import Comparison, compared
-from job.change.cut import Cut
-from job.change.replay import Replay, expired_before
 from job.change.start_offsets import needed_from_ms, start_offsets
 from job.checkpoint import changes
 from job.checkpoint.checkpoint import Checkpoint
@@ -52,6 +50,8 @@ from job.query.old_query import (
     refusal,
     seconds_to_stop,
 )
+from job.replay.cut import Cut
+from job.replay.replay import Replay, expired_before
 from job.settings import JobSettings
 from job.waiting import wait_until
 

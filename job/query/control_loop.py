@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import structlog
 
-from job.change.replay import Replay, ReplayPhase
+from job.replay.replay import Replay, ReplayPhase
 from job.checkpoint.checkpoint import Checkpoint
 from job.delivery.record_writer import RecordWriter
 from job.delivery.sink import RunningQuery

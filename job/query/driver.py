@@ -40,7 +40,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from job.change.replay import Replay, ReplayPhase
+from job.replay.replay import Replay, ReplayPhase
 from job.event_time.fair_reading import Reading, records_max, waiting_partitions
 from job.event_time.interval import Interval
 from job.event_time.partitions import BatchRead, Offsets, Partitions

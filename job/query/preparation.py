@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 import structlog
 from pyspark.sql import SparkSession
 
-from job.change.replay import Replay
 from job.checkpoint.changes import check_not_changed, replay_to_run
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.maintenance import remove_temporary_files, repair_logs
@@ -40,6 +39,7 @@ from job.query.cluster import (
     wait_for_executors,
 )
 from job.query.stats import QueryStats
+from job.replay.replay import Replay
 from job.settings import JobSettings
 
 _log = structlog.get_logger()

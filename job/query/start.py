@@ -8,7 +8,6 @@ from dataclasses import replace
 import structlog
 from pyspark.sql import SparkSession
 
-from job.change.replay import Replay
 from job.checkpoint.changes import read_replay
 from job.checkpoint.checkpoint import Checkpoint
 from job.dataflow.dataflow import kafka_dataflow
@@ -29,6 +28,7 @@ from job.query.pacing import Pacing
 from job.query.query_hooks import QueryHooks
 from job.query.runtime import QueryRun, Resources
 from job.query.stats import QueryStats
+from job.replay.replay import Replay
 
 _log = structlog.get_logger()
 

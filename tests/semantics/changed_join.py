@@ -14,14 +14,14 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from job.change import cut
-from job.change.replay import Replay, late_rows
 from job.change.start_offsets import KnownOffsets, reach, start_offsets
 from job.errors import RetentionError
 from job.event_time.partitions import Offsets, Partition, Partitions, RecordedEventTimes
 from job.join_spec.durations import milliseconds
 from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
+from job.replay import cut
+from job.replay.replay import Replay, late_rows
 from job.semantics.backlog import PlannedBatch
 from job.semantics.input_records import InputRecord
 from job.semantics.simulate import Simulator

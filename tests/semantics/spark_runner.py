@@ -16,7 +16,6 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from job.change.replay import Replay
 from job.dataflow.dataflow import dataflow
 from job.dataflow.joins import SparkJoin
 from job.dataflow.output_columns import TIMESTAMP
@@ -25,6 +24,7 @@ from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
 from job.plan.record_checks import FAILED_FIELD
 from job.protocol.reasons import REASONS
+from job.replay.replay import Replay
 from job.semantics.backlog import PlannedBatch
 from tests.semantics.job_watermark import JobWatermark
 from tests.semantics.join_cases import Batch, Case, Phase, canonical

@@ -3,10 +3,10 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from job.change.cut import LateBelow
-from job.change.replay import Expired, expired_before
 from job.dataflow import replay_sql
-from tests.unit.change.test_replay import REPLAY
+from job.replay.cut import LateBelow
+from job.replay.replay import Expired, expired_before
+from tests.unit.replay.test_replay import REPLAY
 from tests.unit.specs import plan
 
 WATERMARK_MS = 60_000

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from job.change.comparison import compared
-from job.change.replay import Expired
 from job.errors import SpecError
+from job.replay.replay import Expired
 from tests.unit.specs import plan
 
 NEW = {"checkpoint": "/checkpoints/new"}

@@ -2,9 +2,9 @@
 
 from job.change.comparison import compared
 from job.change.explain import explained, facts
-from job.change.replay import Replay
 from job.event_time.interval import Interval
-from tests.unit.change.test_replay import REPLAY
+from job.replay.replay import Replay
+from tests.unit.replay.test_replay import REPLAY
 from tests.unit.specs import plan
 
 

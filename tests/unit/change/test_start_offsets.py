@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from job.change.cut import Cut, PlannedBatch
 from job.change.start_offsets import KnownOffsets, needed_from_ms, reach, start_offsets
 from job.errors import RetentionError
 from job.event_time.partitions import (
@@ -14,6 +13,7 @@ from job.event_time.partitions import (
     RecordedEventTime,
     RecordedEventTimes,
 )
+from job.replay.cut import Cut, PlannedBatch
 from tests.unit.specs import plan
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)

@@ -21,7 +21,7 @@ from job.plan.fingerprint import fingerprint
 from job.query import changing, old_query
 from job.query.changing import ChangePlan
 from job.settings import JobSettings
-from tests.unit.change.test_replay import REPLAY
+from tests.unit.replay.test_replay import REPLAY
 from tests.unit.specs import plan
 
 OLD = plan(output__delivery="exactly_once")

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from job.change.cut import Cut, PlannedBatch
-from job.change.replay import expired_before
 from job.change.start_offsets import KnownOffsets
 from job.checkpoint import changes
 from job.delivery.commit_protocol import UnavailableError
@@ -24,9 +22,11 @@ from job.plan.fingerprint import fingerprint
 from job.protocol.calls import Resume, Stop
 from job.protocol.status import Failure, Phase, QueryState
 from job.query import changing, old_query
+from job.replay.cut import Cut, PlannedBatch
+from job.replay.replay import expired_before
 from job.settings import JobSettings
-from tests.unit.change.test_replay import REPLAY
 from tests.unit.checkpoint.test_changes import NEW, OLD, Reader, World, reads_commit_topic
+from tests.unit.replay.test_replay import REPLAY
 from tests.unit.specs import plan
 
 STOP_JOB = changing._stop_job

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from job.change.replay import Replay
 from job.checkpoint.changes import Changed, RequestedChange
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.documents import (
@@ -30,6 +29,7 @@ from job.join_spec.engine import Engine
 from job.join_spec.spec import spec_from_yaml
 from job.plan.fingerprint import changes, fingerprint
 from job.plan.planner import join_plan
+from job.replay.replay import Replay
 from tests.sql_worker import SQL
 from tests.unit.checkpoint.folders import DocumentFolder
 

@@ -16,8 +16,8 @@ from job.event_time.interval import Interval
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
 from job.real_time.transactions import Delivered, Identity
-from tests.unit.change.test_replay import REPLAY
 from tests.unit.checkpoint.test_changes import Disk, Folder
+from tests.unit.replay.test_replay import REPLAY
 from tests.unit.specs import plan
 
 PLAN = plan(engine="real_time", output__delivery="exactly_once")

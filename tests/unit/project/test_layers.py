@@ -83,9 +83,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "validation",
     ),
     "event_time": ("partitions", "watermark", "fair_reading", "interval"),
+    "replay": ("cut", "replay"),
     "change": (
-        "cut",
-        "replay",
         "comparison",
         "start_offsets",
         "explain",

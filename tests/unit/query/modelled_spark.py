@@ -11,7 +11,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
-from job.change.replay import Replay, ReplayPhase
+from job.replay.replay import Replay, ReplayPhase
 from job.event_time.partitions import BatchRead, Offsets, Partitions, RecordedEventTimes
 from job.event_time.watermark import watermark_ms
 from job.join_spec.sides import SIDES, Side

@@ -2,7 +2,7 @@
 
 import pytest
 
-from job.change.replay import Replay, ReplayPhase
+from job.replay.replay import Replay, ReplayPhase
 from job.event_time.fair_reading import FIRST_BATCH_RECORDS
 from job.event_time.partitions import Partitions, RecordedEventTime, RecordedEventTimes
 from job.protocol.status import Phase

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from job.change.replay import Replay
 from job.errors import CheckpointError
 from job.join_spec.start_positions import StartPositions
 from job.query.preparation import Preparation, _next_offsets
+from job.replay.replay import Replay
 from job.settings import JobSettings
-from tests.unit.change.test_replay import REPLAY
+from tests.unit.replay.test_replay import REPLAY
 from tests.unit.specs import plan
 
 

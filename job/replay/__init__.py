@@ -1,0 +1,1 @@
+"""The cut of a change, and the replay with which the new query begins. Pure."""
