@@ -21,8 +21,8 @@ from statistics import median
 from threading import Event
 from typing import Any
 
+from job.change.spec_process import SpecProcess
 from job.plan.validation import ValidationRequest
-from job.query.spec_process import SpecProcess
 
 _SPEC = Path(__file__).parents[1] / "join.example.yaml"
 _SIMULATED = 100_000

@@ -1,7 +1,7 @@
-"""The job process: starts JVM, engine and control socket, and stops on a signal.
+"""The job process: starts JVM, query runner and control socket, and stops on a signal.
 
-A change of the join ends an engine. The process then starts that of the new query, in the same JVM
-if possible.
+A change of the join ends a query runner. The process then starts that of the new query, in the same
+JVM if possible.
 """
 
 import os
@@ -24,7 +24,7 @@ from job.settings import JobSettings
 from job.sql.questions import SqlQuestions
 
 if TYPE_CHECKING:
-    from job.query.requested_change import Successor
+    from job.change.request import Successor
     from job.spark.session import Jvm
 
 
@@ -49,7 +49,7 @@ def serve(
         query = PlannedSpec(written, plan_with(spec, SqlQuestions(first.ask)))
         while True:
             jvm = jvm or Jvm(settings, query.plan.driver_options, redaction)
-            has_failed, successor = run_engine(jvm, query, plan_of, settings, redaction)
+            has_failed, successor = run_query(jvm, query, plan_of, settings, redaction)
             if successor is None:
                 return has_failed
             query, jvm = successor.query, successor.jvm
@@ -58,22 +58,22 @@ def serve(
             jvm.close()
 
 
-def run_engine(
+def run_query(
     jvm: "Jvm", query: PlannedSpec, plan_of: PlanOf, settings: JobSettings, redaction: Redaction
 ) -> tuple[bool, "Successor | None"]:
     """Run the query until a signal or a change. Returns whether it is FAILED, and its successor."""
     # Imported here so that the JVM starts in parallel.
+    from job.change.request import ChangeRequest
+    from job.change.spec_process import SpecProcess
+    from job.control.control_handler import ControlHandler
+    from job.control.query_runner import QueryRunner
     from job.kafka.broker_watch import BrokerWatch
     from job.kafka.security import kafka_access, librdkafka_settings
     from job.kafka.topic_ids import TopicIdentity
     from job.protocol.control import control_socket
     from job.protocol.results import PlanResult
     from job.protocol.status import QueryState
-    from job.query.control_handler import ControlHandler
-    from job.query.engine import Engine
     from job.query.idleness import IdleSides
-    from job.query.requested_change import RequestedChange
-    from job.query.spec_process import SpecProcess
     from job.query.stats import QueryStats
 
     plan = query.plan
@@ -95,12 +95,14 @@ def run_engine(
     idle_sides = IdleSides(plan, stats, watch)
     lineage = run_reports(plan, settings, redaction)
     specs = SpecProcess()
-    change = RequestedChange(query, plan_of, settings, redaction, specs)
-    engine = Engine(plan, settings, redaction, stats, idle_sides, identity, jvm, lineage, change)
-    handler = ControlHandler(engine, stats, watch, plan, answer, specs)
+    change = ChangeRequest(query, plan_of, settings, redaction, specs)
+    runner = QueryRunner(
+        plan, settings, redaction, stats, idle_sides, identity, jvm, lineage, change
+    )
+    handler = ControlHandler(runner, stats, watch, plan, answer, specs)
     with (
         control_socket(settings.socket, handler),
-        _handle_signals(engine.end),
+        _handle_signals(runner.end),
         closing(lineage),
         closing(watch),
         closing(handler),
@@ -108,9 +110,9 @@ def run_engine(
     ):
         watch.start()
         handler.start()
-        state = engine.run()
-    # A signal has ended the job, or ends the process from here on until the next engine runs.
-    return state is QueryState.FAILED, engine.successor
+        state = runner.run()
+    # A signal has ended the job, or ends the process from here on until the next runner starts.
+    return state is QueryState.FAILED, runner.successor
 
 
 def run_reports(plan: JoinPlan, settings: JobSettings, redaction: Redaction) -> RunReports:

@@ -32,7 +32,7 @@ class Comparison:
     expired: tuple[Expired, ...]
 
 
-def compared(old: JoinPlan, new: JoinPlan, *, is_shadow: bool = False) -> Comparison:
+def compare(old: JoinPlan, new: JoinPlan, *, is_shadow: bool = False) -> Comparison:
     """Raises SpecError with each field of the new spec whose change is not possible.
 
     `is_shadow`: both queries run.

@@ -1,4 +1,4 @@
-"""The changed spec that a caller of the HTTP API sends, and what it may contain. Pure.
+"""The changed spec that a caller of the HTTP API sends: what it may contain, and its plan.
 
 The caller may send commands, and may have no access to the machine of the job. So the spec may not
 read other variables, connect to other servers or write other folders than the running spec.
@@ -11,9 +11,11 @@ from typing import Any
 
 from job.errors import Problem, SpecError
 from job.join_spec.document import parsed
-from job.join_spec.spec import JoinSpec, spec_from_yaml
-from job.join_spec.variables import fields_with_variables
+from job.join_spec.spec import JoinSpec, spec_from_document
+from job.join_spec.variables import fields_with_variables, filled, variables_hidden
 from job.plan.plan import JoinPlan
+from job.plan.planner import join_plan
+from job.sql.questions import SqlQuestions
 
 PlanOf = Callable[[JoinSpec], JoinPlan]
 """The plan of a spec, with the settings of this machine and the schemas of its registry."""
@@ -34,16 +36,47 @@ class PlannedSpec:
     plan: JoinPlan
 
 
-def sent_spec(text: str, old: WrittenSpec, environment: Mapping[str, str]) -> WrittenSpec:
-    """Raises SpecError with each field that is invalid, or that a caller may not set."""
-    problems = list(_problems_of_variables(parsed(text), parsed(old.text)))
+@dataclass(frozen=True)
+class PlanRequest:
+    text: str
+    running: WrittenSpec
+    environment: Mapping[str, str]
+    """The variables of the running spec. The new one may contain no others."""
+    state_partitions: int
+
+
+def plan_sent_spec(request: PlanRequest, sql: SqlQuestions) -> PlannedSpec:
+    """Raises SpecError as `read_sent_spec` and `join_plan`, RegistryError or SecurityError if the
+    schema registry does not answer."""
+    written = read_sent_spec(request.text, request.running, request.environment)
+    with variables_hidden(request.running.text, request.environment):
+        readers = {}
+        if written.spec.schema_registry is not None:
+            # A join of JSON loads no packages of other formats.
+            from job.formats.pinning import reader_schemas
+
+            readers = reader_schemas(written.spec, sql)
+        partitions = request.state_partitions
+        plan = join_plan(written.spec, sql, state_partitions=partitions, readers=readers)
+    return PlannedSpec(written, plan)
+
+
+def read_sent_spec(text: str, old: WrittenSpec, environment: Mapping[str, str]) -> WrittenSpec:
+    """Raises SpecError with each field that is invalid, or that a caller may not set.
+
+    Each variable of the new spec is in the same field of the old one. So `variables_hidden` with
+    the text of the old spec hides the variables of both.
+    """
+    document = parsed(text)
+    problems = list(_problems_of_variables(document, parsed(old.text)))
     if problems:
         raise SpecError(problems)
-    new = WrittenSpec(text, spec_from_yaml(text, environment))
-    problems = [*_problems_of_servers(new.spec, old.spec), *_problems_of_folder(new.spec, old.spec)]
-    if problems:
-        raise SpecError(problems)
-    return new
+    with variables_hidden(old.text, environment):
+        new = spec_from_document(filled(document, environment))
+        problems = [*_problems_of_servers(new, old.spec), *_problems_of_folder(new, old.spec)]
+        if problems:
+            raise SpecError(problems)
+    return WrittenSpec(text, new)
 
 
 def _problems_of_variables(new: Any, old: Any) -> Iterator[Problem]:

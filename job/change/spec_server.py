@@ -15,8 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from job.change.planning import PlanRequest, planned
-from job.change.sent_spec import PlannedSpec
+from job.change.sent_spec import PlannedSpec, PlanRequest, plan_sent_spec
 from job.errors import Problem, SpecError, StreamjoinError
 from job.plan.validation import ValidationRequest, invalid, validated
 from job.protocol.results import ValidationResult
@@ -80,7 +79,7 @@ def _answer(request: Request, sql: SqlQuestions) -> Answer:
     try:
         if isinstance(request, ValidationRequest):
             return validated(request, sql)
-        return planned(request, sql)
+        return plan_sent_spec(request, sql)
     except StreamjoinError as error:
         return error
 

@@ -11,7 +11,7 @@
     <checkpoint>/replaces.json        queries that this one may replace in the commit topic
     <checkpoint>/change.json          replay of the records of the query that this one replaces
     <checkpoint>/changed.json         checkpoint that continues this one
-    <checkpoint>/requested_change.json   the last change that a client requested (see changes.py)
+    <checkpoint>/requested_change.json   the last change that a client requested (change/files.py)
     <checkpoint>/topics.json          Kafka's id of each topic that the query uses
     <checkpoint>/lease.json           the job that uses the checkpoint (lease.py)
     <checkpoint>/query/               Spark's own files: offsets, commits, state

@@ -56,33 +56,23 @@ def change(
     with report_errors(new_spec):
         settings = read_settings(JobSettings)
         # Spark is imported only here.
-        from job.change.explain import explained, facts
-        from job.query import changing
+        from job.change import cli
+        from job.change.plan import described
 
         if undo:
-            changing.undo(old, new, settings)
+            cli.undo(old, new, settings)
             typer.echo("undone: end the new job, if its process still runs")
             typer.echo(f"start the old query with `streamjoin run {old_spec}`")
             return
         if only_plan:
-            made = changing.plan_change(old, new, settings, is_shadow=shadow)
-            plan_facts = facts(
-                *(new, made.comparison, made.replay, made.needed_ms),
-                cores=os.cpu_count() or 1,
-                late_rows=made.late_rows,
-                repeats=made.repeats,
-            )
-            typer.echo(
-                json.dumps(plan_facts, indent=2)
-                if as_json
-                else explained(new, made.comparison, made.replay, plan_facts)
-            )
+            plan = cli.plan(old, new, settings, is_shadow=shadow)
+            shown = described(plan, cores=os.cpu_count() or 1)
+            typer.echo(json.dumps(shown.facts, indent=2) if as_json else shown.text)
             return
-        if shadow:
-            changed: changing.ChangePlan | None = changing.shadow(old, new, settings)
-        else:
-            changed = changing.change(old, new, settings, typer.echo)
-    for line in _lines(None if changed is None else changed.replay):
+        made = (
+            cli.shadow(old, new, settings) if shadow else cli.change(old, new, settings, typer.echo)
+        )
+    for line in _lines(None if made is None else made.replay):
         typer.echo(line)
     if not shadow:
         typer.echo("end the old job, if its process still runs")

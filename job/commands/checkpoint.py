@@ -74,14 +74,14 @@ def repair_checkpoint(spec: SpecFile) -> None:
 @checkpoint_commands.command("repartition")
 def repartition_checkpoint(spec: SpecFile, target: Location) -> None:
     """Continue the join in a new folder with STREAMJOIN_STATE_PARTITIONS state partitions."""
-    from job.query import changing
+    from job.change.cli import change
 
     with report_errors(spec):
         settings = read_settings(JobSettings)
         if settings.state_partitions is None:
             raise RequestError("STREAMJOIN_STATE_PARTITIONS is required: the new number")
         plan = create_plan(read_spec(spec), registry="required")
-        changed = changing.change(plan, replace(plan, checkpoint=target), settings, typer.echo)
+        changed = change(plan, replace(plan, checkpoint=target), settings, typer.echo)
     typer.echo(
         f"an earlier command has already prepared {target}"
         if changed is None

@@ -1,4 +1,4 @@
-"""Reports of the engine about its runs. This class reports nothing; `reporter` replaces it."""
+"""Reports about the runs of the query. This class reports nothing; `reporter` replaces it."""
 
 from enum import StrEnum
 

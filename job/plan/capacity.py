@@ -22,7 +22,7 @@ _WORD_BYTES = 8
 _FIELDS_A_WORD = 64
 _LONG_DECIMAL_BYTES, _LONG_DECIMAL_DIGITS = 16, 18
 # Memory besides heap and RocksDB. A margin, not fitted: 1 GiB for JVM, Kafka's buffers and Python
-# processes, and 0.5 GiB for the processes that read the specs of clients (query/spec_process.py).
+# processes, and 0.5 GiB for the processes that read the specs of clients (change/spec_process.py).
 _REST_BYTES = 3 * 2**29
 # Size of all snapshots and the changes between them, as a multiple of the newest snapshot. Not
 # fitted; deploy/k8s/volume.yaml uses the same factor.

@@ -1,1 +1,1 @@
-"""Life cycle, statistics and state of the running query."""
+"""One run of the query: its preparation and start, its watermark, and its statistics."""

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import structlog
 from pyspark.sql import SparkSession
 
-from job.checkpoint.changes import check_not_changed, replay_to_run
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.maintenance import remove_temporary_files, repair_logs
+from job.checkpoint.successor import check_not_changed, read_replay_to_run
 from job.dataflow.written import TopicLimits
 from job.delivery.commit_topic import create_commit_topic_if_used
 from job.delivery.topic_limits import limits_of
@@ -84,7 +84,7 @@ class Preparation:
         if temporary := remove_temporary_files(checkpoint.folder, now):
             _log.info("temporary_files_removed", files=len(temporary))
         check_not_changed(checkpoint)
-        replay = replay_to_run(checkpoint)
+        replay = read_replay_to_run(checkpoint)
         if self._settings.is_on_cluster:
             check_is_shared(checkpoint.folder, self._settings)
         plan, topics = self._plan, None

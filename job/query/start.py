@@ -8,8 +8,8 @@ from dataclasses import replace
 import structlog
 from pyspark.sql import SparkSession
 
-from job.checkpoint.changes import read_replay
 from job.checkpoint.checkpoint import Checkpoint
+from job.checkpoint.successor import read_replay
 from job.dataflow.dataflow import kafka_dataflow
 from job.dataflow.joins import Join, join_of
 from job.dataflow.written import TopicLimits

@@ -1,6 +1,6 @@
 """Statistics of the query: counters since the job started, the last batches, the last failures.
 
-Spark's listener and the engine write them on their threads; the control socket reads them.
+Spark's listener and the query runner write them on their threads; the control socket reads them.
 """
 
 import threading

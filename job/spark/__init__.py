@@ -32,7 +32,7 @@ Other parts of the job also depend on Spark's internals:
 
 - checkpoint/join_state.py: the names and columns of the join's state stores;
 - change/cut.py: the text of the offset log;
-- checkpoint/changes.py: the commit log, and the file with the start offsets of the Kafka source;
+- change/files.py: the commit log, and the file with the start offsets of the Kafka source;
 - the Java classes of real_time/, encoding/ and sql/: classes of Catalyst and of the state store. Their
   compilation checks that each member exists;
 - real_time/join.py, real_time/transactions.py and the modules of encoding/ call these classes with

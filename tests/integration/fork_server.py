@@ -36,9 +36,9 @@ def import_all() -> None:
     import pyspark.sql.streaming.query  # noqa: F401
 
     import job.__main__
-    import job.process
-    import job.query.control_handler
-    import job.query.engine  # noqa: F401
+    import job.control.control_handler
+    import job.control.query_runner
+    import job.process  # noqa: F401
 
 
 def serve(listener: socket.socket) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
+from job.change.known_offsets import check_not_compacted, check_same_topics
 from job.delivery.commit_topic import prepare_commit_topic
 from job.errors import CheckpointError, RetentionError, TopicError
 from job.kafka.kafka_admin import KafkaAdmin
-from job.kafka.known_offsets import check_not_compacted, check_same_topics
 from job.kafka.preflight import check_topics
 from job.kafka.security import kafka_access
 from job.kafka.topic_ids import topics

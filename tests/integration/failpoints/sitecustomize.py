@@ -72,14 +72,14 @@ def shorten_waits() -> None:
 
 
 def wrap_the_driver() -> None:
+    from job.change import warm_up
     from job.delivery.sink import BatchSink
     from job.event_time import fair_reading
-    from job.query import change_warm_up
     from job.query.stats import QueryStats
 
     shorten_waits()
     if WARM_UP_RECORDS is not None:
-        change_warm_up.RECORDS_MIN = int(WARM_UP_RECORDS)
+        warm_up.RECORDS_MIN = int(WARM_UP_RECORDS)
     if FIRST_BATCH_RECORDS is not None:
         fair_reading.FIRST_BATCH_RECORDS = int(FIRST_BATCH_RECORDS)
 
@@ -119,19 +119,18 @@ def wrap_the_driver() -> None:
 
 def wrap_the_change() -> None:
     """The points at which the disk, or the commit topic, differs from that of the point before."""
-    from job.checkpoint import changes
+    from job.change import cli, files, hand_over
     from job.checkpoint.checkpoint import Checkpoint
     from job.delivery import ownership
-    from job.query import changing
 
-    die_after(changing, "_stop_job", "old_stopped")
+    die_after(cli, "_stop_job", "old_stopped")
     die_before(Checkpoint, "start_at", "replay_written")
-    die_after(changes, "prepare_new", "new_prepared")
-    die_after(changing, "prepare_commit_topic", "commit_topic_extended")
-    die_after(changes, "allow_return", "return_allowed")
+    die_after(files, "prepare_new", "new_prepared")
+    die_after(hand_over, "prepare_commit_topic", "commit_topic_extended")
+    die_after(files, "allow_return", "return_allowed")
     die_after(ownership, "_take", "slot_taken_over")
-    die_after(changing, "_take_name_over", "name_taken_over")
-    die_after(changes, "hand_over", "handed_over")
+    die_after(hand_over, "_take_name_over", "name_taken_over")
+    die_after(files, "write_successor", "handed_over")
 
 
 def die_before(owner: Any, name: str, point: str) -> None:

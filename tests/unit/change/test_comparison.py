@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from job.change.comparison import compared
+from job.change.comparison import compare
 from job.errors import SpecError
 from job.replay.replay import Expired
 from tests.unit.specs import plan
@@ -14,7 +14,7 @@ NEW = {"checkpoint": "/checkpoints/new"}
 
 def refusals(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     with pytest.raises(SpecError) as refused:
-        compared(plan(**old), plan(**{**old, **NEW, **new}))
+        compare(plan(**old), plan(**{**old, **NEW, **new}))
     return [problem.field for problem in refused.value.problems]
 
 
@@ -44,7 +44,7 @@ def test_change_that_cannot_be_made_is_refused_by_name(
 
 
 def test_change_of_partitions_alone_has_no_effect_on_results() -> None:
-    comparison = compared(plan(), plan(**NEW))
+    comparison = compare(plan(), plan(**NEW))
 
     assert (("The results are the same as without the change.",), ()) == (
         comparison.effects,
@@ -58,14 +58,14 @@ SHADOW = {**NEW, "name": "trial", "output__topic": "attributed_trial"}
 def test_shadow_has_another_name_and_other_output_topics() -> None:
     letters = {"on_bad_record": None, "dead_letter": {"topic": "dead"}}
     with pytest.raises(SpecError) as refused:
-        compared(plan(**letters), plan(**letters, **NEW), is_shadow=True)
+        compare(plan(**letters), plan(**letters, **NEW), is_shadow=True)
     fields = [problem.field for problem in refused.value.problems]
     assert ["name", "output.topic", "dead_letter.topic"] == fields
 
-    assert () == compared(plan(), plan(**SHADOW), is_shadow=True).changes
+    assert () == compare(plan(), plan(**SHADOW), is_shadow=True).changes
     swapped = {**SHADOW, "on_bad_record": None, "dead_letter": {"topic": "attributed"}}
     with pytest.raises(SpecError, match=r"dead_letter\.topic: is a topic of the old query"):
-        compared(plan(), plan(**swapped), is_shadow=True)
+        compare(plan(), plan(**swapped), is_shadow=True)
 
 
 _REAL_TIME = {"engine": "real_time"}
@@ -75,7 +75,7 @@ _REAL_TIME = {"engine": "real_time"}
 def test_change_of_engine_changes_the_rule_for_late_rows(
     old: dict[str, Any], new: dict[str, Any]
 ) -> None:
-    late, others = compared(plan(**old), plan(**NEW, **new)).effects
+    late, others = compare(plan(**old), plan(**NEW, **new)).effects
 
     assert late.startswith("Rows after the cut are late by the rule of the new engine")
     assert "All other results are the same as without the change." == others
@@ -100,7 +100,7 @@ _AVRO = {"schema_registry": {"url": "http://localhost:8081"}, "output__format": 
 def test_change_outside_of_the_state_is_explained(
     old: dict[str, Any], new: dict[str, Any], meaning: str
 ) -> None:
-    (text,) = compared(plan(**old), plan(**{**old, **NEW, **new})).effects
+    (text,) = compare(plan(**old), plan(**{**old, **NEW, **new})).effects
 
     assert text.startswith(meaning)
 
@@ -109,9 +109,9 @@ def test_rows_that_the_old_query_has_emitted_are_not_emitted_again() -> None:
     old = plan(join__type="full_outer")
     longer = {"before": "1 minute", "after": "2 hours"}
     new = plan(join__type="full_outer", join__match_window=longer, **NEW)
-    shorter = compared(new, plan(join__type="full_outer", checkpoint="/checkpoints/third"))
+    shorter = compare(new, plan(join__type="full_outer", checkpoint="/checkpoints/third"))
 
-    comparison = compared(old, new)
+    comparison = compare(old, new)
 
     assert (Expired("left", kept_ms=3_600_000),) == comparison.expired
     assert () == shorter.expired
@@ -123,11 +123,11 @@ def test_rows_of_other_windows_are_not_emitted_again() -> None:
     old = plan(join={"type": "left_outer", "window": "5 minutes"})
     new = plan(join={"type": "left_outer", "window": "1 hour"}, **NEW)
 
-    assert (Expired("left", window_ms=(300_000, 0)),) == compared(old, new).expired
+    assert (Expired("left", window_ms=(300_000, 0)),) == compare(old, new).expired
 
 
 def test_new_unmatched_rows_are_explained() -> None:
-    comparison = compared(plan(), plan(join__type="left_outer", **NEW))
+    comparison = compare(plan(), plan(join__type="left_outer", **NEW))
 
     assert (
         "Unmatched left rows before the cut are emitted if they expire after the cut."

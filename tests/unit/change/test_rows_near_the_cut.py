@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from job.change.comparison import compared
+from job.change.comparison import compare
 from job.instants import from_epoch_ms, utc_text
 from job.join_spec.sides import OTHER_SIDE, SIDES, Side
 from job.plan.plan import JoinPlan
@@ -158,7 +158,7 @@ def changed_results(
     after = second.run_batch(made.after(end)).output
     while second.needs_batch_without_data():
         after += second.run_batch(PlannedBatch()).output
-    kept_ms = {each.side: each.kept_ms for each in compared(old.join, new.join).expired}
+    kept_ms = {each.side: each.kept_ms for each in compare(old.join, new.join).expired}
     results = [_offsets(checked, one) for batch in batches for one in batch.output]
     delivered = [
         _offsets(checked, one)
@@ -257,7 +257,7 @@ def stated_and_found(
         text
         for text in (ONLY_OLD, ONLY_NEW, EXPIRED, AGAIN, NEVER)
         if any(
-            text in meaning and checked in meaning.lower() for meaning in compared(old, new).effects
+            text in meaning and checked in meaning.lower() for meaning in compare(old, new).effects
         )
     }
     first, second = (simulated(checked, *one) for one in zip(types, rules, strict=True))

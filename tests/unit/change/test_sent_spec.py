@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from job.change.sent_spec import WrittenSpec, sent_spec
+from job.change.sent_spec import WrittenSpec, read_sent_spec
 from job.errors import SpecError
 from job.join_spec.spec import spec_from_yaml
 from tests.unit.specs import spec_yaml
@@ -29,7 +29,7 @@ def sent(new: dict[str, Any], **old: Any) -> WrittenSpec:
     running = WrittenSpec(text, spec_from_yaml(text, ENVIRONMENT))
     fields = {"kafka": deepcopy(KAFKA), **old, "checkpoint": "/checkpoints/next", **new}
     written = spec_yaml(**fields)
-    return sent_spec(written, running, ENVIRONMENT)
+    return read_sent_spec(written, running, ENVIRONMENT)
 
 
 def problems(new: dict[str, Any], **old: Any) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from job.checkpoint.changes import Changed, RequestedChange
+from job.change.files import RequestedChange
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.documents import (
     DesiredState,
@@ -21,6 +21,7 @@ from job.checkpoint.documents import (
 )
 from job.checkpoint.lease import LeaseHolder
 from job.checkpoint.maintenance import Manifest
+from job.checkpoint.successor import Changed
 from job.document import Document
 from job.errors import CheckpointError
 from job.event_time.interval import Interval

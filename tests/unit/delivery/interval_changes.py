@@ -1,7 +1,7 @@
 """Changes of a query of the real-time engine, under a schedule: a change and its undo at any moment
 of the life of the query, killed at any step, several in a row.
 
-Follows query/changing.py and checkpoint/changes.py. The replay of the new query is not modelled:
+Follows change/hand_over.py and change/files.py. The replay of the new query is not modelled:
 the query begins with the state of the old one at the cut. With a `change_bug` the change leaves out
 one of its rules.
 """

@@ -2,7 +2,7 @@
 
 A change that passes the check stops the query between two batches, and must then find that nothing
 of an interrupted interval is left to repeat. Transactions of other joins hide records of the commit
-topic at times. Follows query/old_query.py.
+topic at times. Follows change/old_query.py.
 """
 
 from job.delivery import delivered

@@ -16,7 +16,7 @@ from job.event_time.interval import Interval
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
 from job.real_time.transactions import Delivered, Identity
-from tests.unit.checkpoint.test_changes import Disk, Folder
+from tests.unit.change.test_files import Disk, Folder
 from tests.unit.replay.test_replay import REPLAY
 from tests.unit.specs import plan
 

@@ -1,4 +1,4 @@
-"""Imports go one way: errors ← spec ← plan ← dataflow ← query ← job.__main__ (ARCHITECTURE.md)."""
+"""Imports go one way (ARCHITECTURE.md)."""
 
 import ast
 from collections.abc import Iterator
@@ -84,14 +84,6 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "event_time": ("partitions", "watermark", "fair_reading", "interval"),
     "replay": ("cut", "replay"),
-    "change": (
-        "comparison",
-        "start_offsets",
-        "explain",
-        "sent_spec",
-        "planning",
-        "spec_server",
-    ),
     "kafka": (
         "security",
         "clients",
@@ -104,7 +96,6 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "topic_ids",
         "group_offsets",
         "broker_watch",
-        "known_offsets",
     ),
     "dead_letters": (),
     "compare": ("span", "values", "results", "report", "outputs"),
@@ -126,24 +117,23 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "dataflow",
     ),
     "checkpoint": (
-        *("documents", "folder", "checkpoint", "frozen", "changes", "lease", "join_state"),
+        *("documents", "folder", "checkpoint", "frozen", "successor", "lease", "join_state"),
         *("state_reader", "log_check", "maintenance", "cli"),
     ),
     "delivery": (),
     "lineage": ("columns", "events", "reports", "reporter", "http"),
     "query": (
-        *("explain_key", "state_rows", "stats", "idleness", "cluster", "runtime", "retries"),
-        *("verbs", "state_machine", "state_lookup", "reset"),
-        *("spec_process", "old_query", "changing", "change_warm_up", "change_request_report"),
-        *("requested_change", "change_control"),
-        *("preparation", "failed_run", "pacing", "driver", "query_hooks", "control_loop"),
-        *(
-            "live_reports",
-            "start",
-            "engine",
-            "lookup_queue",
-            "control_handler",
-        ),
+        *("state_rows", "stats", "idleness", "cluster", "runtime", "retries", "preparation"),
+        *("failed_run", "pacing", "driver", "query_hooks", "control_loop", "live_reports", "start"),
+    ),
+    "change": (
+        *("comparison", "start_offsets", "plan", "sent_spec", "spec_server", "spec_process"),
+        *("known_offsets", "files", "old_query", "planner", "hand_over", "undo", "warm_up"),
+        *("request_report", "request", "cli"),
+    ),
+    "control": (
+        *("explain_key", "lookup_queue", "transitions", "state_machine", "state_lookup", "reset"),
+        *("change_control", "query_runner", "control_handler"),
     ),
     "process": (),
     "commands": (
@@ -170,9 +160,9 @@ WITH_SPARK = {
     "query.runtime",
     "query.preparation",
     "query.query_hooks",
-    "query.change_warm_up",
     "query.live_reports",
     "query.start",
+    "change.warm_up",
 }
 PRIVATE_SPARK = {"spark", "real_time", "encoding"}
 # Of PySpark's objects, what is behind them in the JVM.

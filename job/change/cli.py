@@ -1,0 +1,144 @@
+"""A change that another process than the job makes, for `streamjoin change`.
+
+The old query stops between two batches: the job on the control socket stops it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from job.change import files, planner
+from job.change.comparison import compare
+from job.change.hand_over import hand_over
+from job.change.old_query import (
+    POLL_SECONDS,
+    RUNNING,
+    await_repetition,
+    check_same_query,
+    interval_to_repeat,
+    job_of,
+    seconds_to_stop,
+)
+from job.change.plan import ChangePlan
+from job.change.undo import check_undo, hand_back
+from job.checkpoint.checkpoint import Checkpoint
+from job.checkpoint.cli import leased, view_checkpoint
+from job.checkpoint.successor import check_not_changed, read_successor
+from job.errors import JobUnavailableError, StreamjoinError
+from job.plan.plan import JoinPlan
+from job.protocol.caller import call
+from job.protocol.calls import Resume, Stop
+from job.protocol.status import JobStatus, QueryState
+from job.settings import JobSettings
+from job.waiting import wait_until
+
+
+def plan(
+    old: JoinPlan, new: JoinPlan, settings: JobSettings, *, is_shadow: bool = False
+) -> ChangePlan:
+    """The plan of a change at this moment. The old query may run. `is_shadow`: as `shadow`."""
+    compare(old, new, is_shadow=is_shadow)
+    with view_checkpoint(old, settings) as opened:
+        shown = planner.plan_change(
+            old, new, opened.checkpoint, settings.state_partitions, is_shadow=is_shadow
+        )
+        job = job_of(old, settings)
+        if not is_shadow:
+            shown = replace(shown, repeats=interval_to_repeat(old, opened.checkpoint, job))
+    return replace(shown, late_rows=None if job is None else job.totals.late_rows)
+
+
+def change(
+    old: JoinPlan,
+    new: JoinPlan,
+    settings: JobSettings,
+    progress: Callable[[str], None] = lambda _: None,
+) -> ChangePlan | None:
+    """Make the change. None: the change is already complete.
+
+    `progress`: called with lines for the user. Raises StreamjoinError if the change is refused. The
+    old query can then start again.
+    """
+    compare(old, new)
+    with _both(old, new, settings) as (old_checkpoint, new_checkpoint):
+        if read_successor(old_checkpoint) == new_checkpoint.folder.root:
+            return None
+        # The old query stops only if the change is possible.
+        planner.check_change(old, new, old_checkpoint, new_checkpoint, settings.state_partitions)
+        if await_repetition(old, old_checkpoint, settings, progress):
+            planner.check_change(
+                old, new, old_checkpoint, new_checkpoint, settings.state_partitions
+            )
+        stopped = _stopping_job(old, old_checkpoint, settings)
+        with leased(new_checkpoint), stopped, leased(old_checkpoint):
+            return hand_over(old, new, old_checkpoint, new_checkpoint, settings.state_partitions)
+
+
+def shadow(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan:
+    """Prepare a query that runs next to the old one, with the state of the old one."""
+    compare(old, new, is_shadow=True)
+    with _both(old, new, settings) as (old_checkpoint, new_checkpoint), leased(new_checkpoint):
+        check_not_changed(old_checkpoint)
+        plan = planner.plan_change(
+            old, new, old_checkpoint, settings.state_partitions, is_shadow=True
+        )
+        files.prepare_shadow(new_checkpoint, plan.replay)
+    return plan
+
+
+def undo(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> None:
+    """Let the old query run at its next start. Raises ConflictError if the new query may have
+    delivered results."""
+    with _both(old, new, settings) as (old_checkpoint, new_checkpoint):
+        check_undo(old_checkpoint, new_checkpoint)
+        with _stopping_job(new, new_checkpoint, settings), leased(new_checkpoint):
+            hand_back(old, new, old_checkpoint, new_checkpoint)
+
+
+@contextmanager
+def _both(
+    old: JoinPlan, new: JoinPlan, settings: JobSettings
+) -> Iterator[tuple[Checkpoint, Checkpoint]]:
+    with view_checkpoint(old, settings) as opened:
+        yield opened.checkpoint, Checkpoint(opened.spark, new.checkpoint)
+
+
+@contextmanager
+def _stopping_job(plan: JoinPlan, checkpoint: Checkpoint, settings: JobSettings) -> Iterator[None]:
+    """Stops the query of the job on the control socket, if the job has the name of `plan`. If this
+    or the block fails, a query that ran before continues.
+
+    The job refuses both commands if it runs another query than that of `checkpoint`, for example
+    because another client has changed the join since the check of the change.
+    """
+    job = job_of(plan, settings)
+    if job is not None and job.state is not QueryState.STOPPED:
+        check_same_query(job, checkpoint)
+    by, query_id = "streamjoin change", checkpoint.query_id
+    try:
+        _stop_job(job, plan, settings, Stop(by=by, query_id=query_id, completes_interval=True))
+        yield
+    except BaseException:
+        if job is not None and job.state in RUNNING:
+            with suppress(StreamjoinError, OSError):  # the job may have ended
+                call(settings.socket, Resume(by=by, query_id=query_id))
+        raise
+
+
+def _stop_job(job: JobStatus | None, plan: JoinPlan, settings: JobSettings, stop: Stop) -> None:
+    """Stop the query of a job. `job`: its status. None: no job runs."""
+    if job is None or job.state is QueryState.STOPPED:
+        return
+    with suppress(OSError):  # the job has ended since
+        call(settings.socket, stop)
+
+    def has_stopped() -> bool:
+        now = job_of(plan, settings)
+        return now is None or now.state is QueryState.STOPPED
+
+    seconds = seconds_to_stop(plan, settings)
+    if not wait_until(has_stopped, seconds, POLL_SECONDS):
+        raise JobUnavailableError(
+            f"the job on {settings.socket} did not stop within {seconds:.0f} s: check its log, "
+            "then repeat the change"
+        )

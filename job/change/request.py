@@ -1,0 +1,400 @@
+"""A change of the join, or its undo, that a command requests from the job, and the query that
+continues."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Event, Lock
+
+import structlog
+
+from job.change.files import SpecTexts, read_old_spec, read_predecessor
+from job.change.hand_over import hand_over
+from job.change.old_query import Wait, interval_to_repeat, waits, with_deadline
+from job.change.plan import ChangePlan, described
+from job.change.planner import check_change
+from job.change.request_report import RequestReport
+from job.change.sent_spec import PlannedSpec, PlanOf, PlanRequest, WrittenSpec, read_sent_spec
+from job.change.spec_process import SpecProcess
+from job.change.undo import check_undo, hand_back
+from job.change.warm_up import saves_time, warm_up
+from job.checkpoint.checkpoint import Checkpoint
+from job.checkpoint.cli import leased
+from job.checkpoint.successor import read_successor_spec
+from job.errors import BusyError, ConflictError, RequestError
+from job.join_spec.spec import spec_from_yaml
+from job.join_spec.variables import variables_hidden, variables_of
+from job.protocol import calls
+from job.protocol.reports import ChangeRequestReport
+from job.protocol.results import ChangePlanResult, UndoResult
+from job.protocol.status import JobStatus, Phase
+from job.query.runtime import Resources
+from job.redaction import Redaction
+from job.settings import JobSettings
+from job.spark.failures import failure_of
+from job.spark.session import Jvm
+
+CHANGES: frozenset[calls.Verb] = frozenset({"change", "undo"})
+"""Verbs after which another query continues."""
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, eq=False)
+class _WaitingChange:
+    """A change that was accepted, while the old query still runs."""
+
+    sent: PlannedSpec
+    state_partitions: int | None
+
+
+@dataclass(frozen=True)
+class Successor:
+    """The query that continues after a change."""
+
+    query: PlannedSpec
+    jvm: Jvm | None
+    """The JVM of the old query. None: the new query needs another one."""
+
+
+class ChangeRequest:
+    """A change waits while the old query runs: it can be refused, and commands can cancel it. Then
+    the query stops, and the change is made.
+
+    Keeps the report of the last request for the status, and stores it in the checkpoint.
+    """
+
+    def __init__(
+        self,
+        running: PlannedSpec,
+        plan_of: PlanOf,
+        settings: JobSettings,
+        redaction: Redaction,
+        specs: SpecProcess,
+    ) -> None:
+        self._running = running
+        self._plan_of = plan_of
+        self._settings = settings
+        self._redaction = redaction
+        self._specs = specs
+        self._last_planned: PlannedSpec | None = None
+        self._requested: Callable[[Resources], PlannedSpec] | None = None
+        self._waiting: _WaitingChange | None = None
+        self._prepared: _WaitingChange | None = None
+        self._lock = Lock()
+        """Held while `_waiting` and the report change together."""
+        self._report = RequestReport()
+
+    @property
+    def report(self) -> ChangeRequestReport | None:
+        """Of the last request. None: there was none."""
+        return self._report.last
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether the query stops, or has stopped, for a change."""
+        return self._requested is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a change waits while the query runs."""
+        return self._waiting is not None
+
+    def check_allowed(self, verb: calls.Verb) -> None:
+        """Raises ConflictError if a change that waits, or is made, forbids `verb`."""
+        if self.is_requested:
+            raise ConflictError(
+                "the join is being changed: try again once `last_change` has failed or the new "
+                "query runs",
+                allowed=[],
+            )
+        if verb in CHANGES and self.is_waiting:
+            raise ConflictError(
+                "another change of the join waits (`last_change`): cancel it with DELETE "
+                "/v1/query/change, or wait until it is made",
+                allowed=["pause", "stop", "restart", "cancel"],
+            )
+        if verb == "cancel" and not self.is_waiting:
+            raise ConflictError(
+                "no change waits, so there is none to cancel: `last_change` in GET /v1/query "
+                "contains the last one",
+                allowed=[],
+            )
+
+    def before_command(self, command: calls.Command) -> None:
+        """Called before a command takes effect. Cancels a change that waits, except for `resume`.
+        Raises ConflictError as `check_allowed`."""
+        self.check_allowed(command.call)
+        if not isinstance(command, calls.Resume) and (waiting := self._waiting) is not None:
+            _log.info("change_cancelled", verb=command.call, by=command.by)
+            error = f"{command.call} of {command.by} has cancelled the change while it waited"
+            self._end(waiting, error)
+
+    def plan_spec(self, request: calls.ChangePlan, caller_gone: Event) -> PlannedSpec:
+        """The spec with its plan, from another process. A `Change` with this spec follows.
+
+        Raises SpecError if the spec is invalid, and StreamjoinError as `SpecProcess.plan`.
+        """
+        running = self._running.written
+        plan_request = PlanRequest(
+            request.spec,
+            running,
+            variables_of(running.text, os.environ),
+            self._settings.partitions_of_new_state,
+        )
+        with self._secrets_hidden():
+            self._last_planned = self._specs.plan(
+                plan_request, caller_gone, within_seconds=request.within_seconds
+            )
+        return self._last_planned
+
+    def request(self, command: calls.Change | calls.Undo) -> None:
+        """Raises BusyError if the spec is not that of the last call of `plan_spec`, RequestError if
+        the number of state partitions is invalid. Parses nothing: the caller holds a lock.
+        """
+        if isinstance(command, calls.Undo):
+            self._report.begin(command.by, None)
+            self._requested = self._undo
+            return
+        self._check_state_partitions(command.state_partitions)
+        sent = self._last_planned
+        if sent is None or sent.written.text != command.spec:
+            raise BusyError(
+                "the spec is not the one that was planned last: repeat the call",
+                retry_after_seconds=1,
+            )
+        self._report.begin(command.by, sent.plan.checkpoint)
+        self._waiting = _WaitingChange(sent, command.state_partitions)
+
+    def check_undo(self, resources: Resources) -> UndoResult:
+        """Raises ConflictError if the change cannot be undone at this moment. The query may run."""
+        if not resources.has_jvm:
+            return UndoResult(checkpoint=None)
+        new = Checkpoint(resources.session(), self._running.plan.checkpoint)
+        old, _ = self._undoable(new)
+        return UndoResult(checkpoint=old.folder.root)
+
+    def plan(
+        self,
+        sent: PlannedSpec,
+        state_partitions: int | None,
+        resources: Resources,
+        job: JobStatus,
+    ) -> ChangePlanResult:
+        """The plan of a change at this moment. The query may run. Raises StreamjoinError if the
+        change is refused."""
+        self._check_state_partitions(state_partitions)
+        plan = self._check(sent, state_partitions, resources)
+        old = self._running.plan
+        shown = replace(
+            plan,
+            late_rows=job.totals.late_rows,
+            repeats=interval_to_repeat(old, Checkpoint(resources.session(), old.checkpoint), job),
+        )
+        return described(shown, cores=os.cpu_count() or 1)
+
+    def prepare(
+        self, resources: Resources, phase: Phase | None, is_over: Callable[[], object]
+    ) -> bool:
+        """Wait until the old query can stop, check the change again, and run the new query for some
+        time next to the old one. Returns whether the change can be made.
+
+        `phase`: of the old query. `is_over`: whether its run has ended, or must end. A change that
+        is refused is reported: the error is not raised.
+        """
+        if (waiting := self._waiting) is None:
+            return False
+
+        def is_cancelled() -> bool:
+            return self._waiting is not waiting or bool(is_over())
+
+        self._store_report(resources)
+        try:
+            self._await_repetition(waiting, resources.checkpoint(), phase, is_cancelled)
+            if not is_cancelled():
+                plan = self._check(waiting.sent, waiting.state_partitions, resources)
+                self._run_warm_up(waiting, plan, resources, is_cancelled)
+        except Exception as error:
+            self._refuse(waiting, self._failure(error))
+        if self._waiting is not waiting:
+            self._store_report(resources)
+        self._prepared = waiting
+        return not is_cancelled()
+
+    def begin(self) -> bool:
+        """Begin to make the change that is prepared. False: it was cancelled."""
+        with self._lock:
+            if (waiting := self._waiting) is None or waiting is not self._prepared:
+                return False
+            self._requested = partial(self._change, waiting.sent, waiting.state_partitions)
+            self._waiting = None
+            self._report.end_wait()
+        return True
+
+    def query_failed(self, error: Exception, resources: Resources) -> None:
+        """End a change that waits: the query runs again later, or not at all."""
+        if (waiting := self._waiting) is not None:
+            self._refuse(waiting, f"the query failed while the change waited: {error}")
+            self._store_report(resources)
+
+    def _end(self, waiting: _WaitingChange, error: str) -> bool:
+        """Report that the change was not made. Returns False if it has ended already."""
+        with self._lock:
+            if self._waiting is not waiting:
+                return False
+            self._waiting = None
+            self._report.fail(error)
+        return True
+
+    def _refuse(self, waiting: _WaitingChange, error: str) -> None:
+        if self._end(waiting, error):
+            _log.error("change_failed", reason=error)
+
+    def _failure(self, error: Exception) -> str:
+        failure = failure_of(error, self._running.plan.bootstrap_servers)
+        self._redaction.scrub_error(failure)
+        return str(failure)
+
+    def read_report(self, checkpoint: Checkpoint) -> None:
+        """Read the report of the last request in an earlier run of the job."""
+        self._report.read(checkpoint)
+
+    def _store_report(self, resources: Resources) -> None:
+        """For the next start of the job. If this fails, the log has a warning: the report is in the
+        status."""
+        try:
+            self._report.store(resources.checkpoint())
+        except Exception as error:
+            _log.warning("change_report_not_stored", reason=self._failure(error))
+
+    def _check(
+        self, sent: PlannedSpec, state_partitions: int | None, resources: Resources
+    ) -> ChangePlan:
+        spark, old, new = resources.session(), self._running.plan, sent.plan
+        with self._secrets_hidden(self._running.written.text):
+            return check_change(
+                *(old, new, Checkpoint(spark, old.checkpoint), Checkpoint(spark, new.checkpoint)),
+                state_partitions or self._settings.state_partitions,
+            )
+
+    def make(self, resources: Resources) -> PlannedSpec | None:
+        """The query that continues the stopped one. None: the request has failed. The error is
+        written into the report and not raised."""
+        assert self._requested is not None
+        try:
+            return self._requested(resources)  # Until the job runs it, commands are refused.
+        except Exception as error:
+            reason = self._failure(error)
+            self._report.fail(reason)
+            _log.error("change_failed", reason=reason)
+            self._store_report(resources)
+            self._requested = None
+            return None
+
+    def successor_of(self, checkpoint: Checkpoint) -> PlannedSpec | None:
+        """The query that continues the one of `checkpoint` after a change in an earlier run of the
+        job. None: there was no change, or the user starts the new query."""
+        text = read_successor_spec(checkpoint)
+        if text is None:
+            return None
+        running = self._running.written
+        with self._secrets_hidden(running.text):
+            sent = read_sent_spec(text, running, os.environ)
+            return PlannedSpec(sent, self._plan_of(sent.spec))
+
+    def _change(
+        self, successor: PlannedSpec, state_partitions: int | None, resources: Resources
+    ) -> PlannedSpec:
+        """The new query, which continues the stopped one."""
+        running, text = self._running.written.text, successor.written.text
+        with self._secrets_hidden(running):
+            old = resources.checkpoint()
+            new = Checkpoint(resources.session(), successor.plan.checkpoint)
+            with leased(new):
+                made = hand_over(
+                    *(self._running.plan, successor.plan, old, new),
+                    state_partitions or self._settings.state_partitions,
+                    SpecTexts(old=running, new=text),
+                )
+        return replace(successor, plan=made.new)
+
+    def _await_repetition(
+        self,
+        waiting: _WaitingChange,
+        checkpoint: Checkpoint,
+        phase: Phase | None,
+        is_cancelled: Callable[[], bool],
+    ) -> None:
+        """Return once the old query can stop, or the change is cancelled."""
+        old = self._running.plan
+        for wait in with_deadline(waits(old, checkpoint, phase), old, self._settings):
+            self._report_wait(waiting, wait.text, wait)
+            if is_cancelled():
+                return
+
+    def _report_wait(self, waiting: _WaitingChange, text: str, wait: Wait | None = None) -> None:
+        with self._lock:
+            if self._waiting is waiting:
+                if self._report.last and self._report.last.waits_for is None:
+                    _log.info("change_waits", reason=text)
+                self._report.wait_for(text, wait)
+
+    def _run_warm_up(
+        self,
+        waiting: _WaitingChange,
+        plan: ChangePlan,
+        resources: Resources,
+        is_cancelled: Callable[[], bool],
+    ) -> None:
+        """If this fails, the log has a warning: the change needs no warm-up."""
+        new = plan.new
+        if not saves_time(plan):
+            return
+        try:
+            session = resources.warm_up_session(new)
+            if session is not None:
+                self._report_wait(waiting, "the new query makes its warm-up")
+                folder = Checkpoint(session, new.checkpoint).folder
+                warm_up(session, plan, folder, is_cancelled)
+        except Exception as error:
+            _log.warning("warm_up_failed", reason=self._failure(error))
+
+    def _undo(self, resources: Resources) -> PlannedSpec:
+        """The old query, which continues instead of the stopped one."""
+        new = resources.checkpoint()
+        old, text = self._undoable(new)
+        written = WrittenSpec(text, spec_from_yaml(text, os.environ))
+        with self._secrets_hidden(text, self._running.written.text):
+            successor = PlannedSpec(written, self._plan_of(written.spec))
+            hand_back(successor.plan, self._running.plan, old, new)
+        return successor
+
+    def _undoable(self, new: Checkpoint) -> tuple[Checkpoint, str]:
+        """The checkpoint and the spec of the query that `new` continues."""
+        old = read_predecessor(new)
+        check_undo(old, new)
+        return old, read_old_spec(old)
+
+    def _check_state_partitions(self, requested: int | None) -> None:
+        configured = self._settings.state_partitions
+        if None not in {requested, configured} and requested != configured:
+            raise RequestError(
+                f"`state_partitions` must not be {requested}: STREAMJOIN_STATE_PARTITIONS of the "
+                f"job is {configured}, and the next start of the job would be refused. Remove the "
+                "variable, restart the job, and send the change again"
+            )
+
+    @contextmanager
+    def _secrets_hidden(self, *texts: str) -> Iterator[None]:
+        """Removes secrets from every error raised inside, and the values of variables from the
+        problems of the specs `texts`. The caller of the API receives the error."""
+        try:
+            with ExitStack() as stack:
+                for text in texts:
+                    stack.enter_context(variables_hidden(text, os.environ))
+                yield
+        except Exception as error:
+            self._redaction.scrub_error(error)
+            raise

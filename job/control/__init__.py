@@ -1,0 +1,1 @@
+"""Life cycle and commands of the running job."""

@@ -1,0 +1,190 @@
+"""Executes the calls of the control socket, on the query runner and its statistics."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event
+
+import structlog
+from pydantic import BaseModel
+
+from job.change.spec_process import SpecProcess
+from job.control.explain_key import explain_key
+from job.control.lookup_queue import LookupQueue
+from job.control.query_runner import QueryRunner
+from job.errors import (
+    CheckpointError,
+    ConflictError,
+    RequestError,
+    RetentionError,
+    SecurityError,
+    SpecError,
+    StreamjoinError,
+    TopicError,
+)
+from job.join_spec.sides import SIDES, Side
+from job.kafka.broker_watch import BrokerWatch
+from job.plan.plan import JoinPlan
+from job.plan.validation import ValidationRequest
+from job.protocol import calls
+from job.protocol.reports import StateCount
+from job.protocol.results import (
+    FailuresResult,
+    KeyExplanation,
+    KeyRows,
+    PlanResult,
+    ProgressResult,
+    ValidationResult,
+)
+from job.protocol.status import JobStatus, QueryState
+from job.query.stats import QueryStats
+
+# Counting a million rows takes about 4 s of one core; the pause limits counts to 1 % of its time.
+COUNT_PAUSE_SECONDS = 30.0
+COUNT_PAUSE_FACTOR = 100
+# A count slows down the reading of a backlog by a sixth, so it is delayed, by at most this long.
+COUNT_LATEST_SECONDS = 1800.0
+
+_log = structlog.get_logger()
+
+
+class ControlHandler:
+    """Safe for calls from many threads."""
+
+    def __init__(
+        self,
+        runner: QueryRunner,
+        stats: QueryStats,
+        watch: BrokerWatch,
+        plan: JoinPlan,
+        plan_result: PlanResult,
+        specs: SpecProcess,
+    ) -> None:
+        self._runner = runner
+        self._stats = stats
+        self._watch = watch
+        self._plan = plan
+        self._plan_result = plan_result
+        self._lookups = LookupQueue()
+        self._state_count: StateCount | None = None
+        self._closed = Event()
+        self._specs = specs
+
+    def start(self) -> None:
+        """Start the periodic count of the state rows."""
+        threading.Thread(target=self._count_periodically, name="state-count", daemon=True).start()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._lookups.close()
+
+    def status(self) -> JobStatus:
+        return self._runner.status().model_copy(
+            update={
+                "brokers": self._watch.report().with_rows_read(self._stats.live_rows),
+                "state_count": self._state_count,
+                "event_times": self._stats.event_times,
+            }
+        )
+
+    def command(self, command: calls.Command) -> None:
+        with _refused_changes():
+            self._runner.command(command)
+
+    def read(self, request: calls.Read, caller_gone: Event) -> BaseModel:
+        match request:
+            case calls.Plan():
+                return self._plan_result
+            case calls.Progress():
+                return ProgressResult(batches=self._stats.batches)
+            case calls.Failures():
+                return FailuresResult(failures=self._stats.failures)
+            case calls.State():
+                with self._lookups.turn(caller_gone):
+                    return self._read_rows((request.side,), request, caller_gone)[0]
+            case calls.Explain():
+                return self._explain(request, caller_gone)
+            case calls.StateCount():
+                with self._lookups.turn(caller_gone):
+                    return self._count_rows(caller_gone)
+            case calls.Validate():
+                return self._validate(request, caller_gone)
+            case calls.ChangePlan():
+                with _refused_changes():
+                    return self._runner.change_control.plan(request, caller_gone)
+            case calls.CheckUndo():
+                with _refused_changes():
+                    return self._runner.change_control.check_undo()
+
+    def _read_rows(
+        self, sides: tuple[Side, ...], request: calls.State | calls.Explain, cancel: Event
+    ) -> list[KeyRows]:
+        """Rows of all `sides` after the same batch."""
+        reader, batch_id = self._runner.state_reader()
+        return [
+            reader.rows(side, request.key, batch_id, limit=request.limit, cancel=cancel)
+            for side in sides
+        ]
+
+    def _explain(self, request: calls.Explain, caller_gone: Event) -> KeyExplanation:
+        with self._lookups.turn(caller_gone):
+            left, right = self._read_rows(SIDES, request, caller_gone)
+        sentences = explain_key(self._plan, self.status(), left, right)
+        return KeyExplanation(sentences=sentences, left=left, right=right)
+
+    def _validate(self, request: calls.Validate, caller_gone: Event) -> ValidationResult:
+        spec = ValidationRequest(
+            spec=request.spec,
+            state_partitions=self._plan.state_partitions,
+            frozen=self._runner.frozen,
+        )
+        return self._specs.validate(spec, caller_gone, within_seconds=request.within_seconds)
+
+    def _count_in_background(self) -> StateCount:
+        """Raises CancelledError as soon as a requested lookup arrives."""
+        with self._lookups.background_turn() as cancel:
+            return self._count_rows(cancel)
+
+    def _count_rows(self, cancel: Event) -> StateCount:
+        reader, batch_id = self._runner.state_reader()
+        self._state_count = reader.count_rows(batch_id, cancel=cancel)
+        self._stats.on_state_count(self._state_count)
+        return self._state_count
+
+    def _count_periodically(self) -> None:
+        pause = COUNT_PAUSE_SECONDS
+        latest = time.monotonic() + COUNT_LATEST_SECONDS
+        failed = False
+        while not self._closed.wait(pause):
+            pause = COUNT_PAUSE_SECONDS
+            status = self._runner.status()
+            if status.state is not QueryState.RUNNING or status.last_batch is None:
+                continue
+            if status.last_batch.has_backlog and time.monotonic() < latest:
+                continue
+            try:
+                state_count = self._count_in_background()
+            except StreamjoinError as error:
+                _log.debug("state_count_skipped", reason=str(error))
+            except Exception as error:
+                # The query may end during the count: only the next failure is a lasting one.
+                level = logging.WARNING if failed else logging.DEBUG
+                _log.log(level, "state_count_failed", reason=str(error).partition("\n")[0])
+                failed = True
+            else:
+                failed = False
+                pause = max(pause, COUNT_PAUSE_FACTOR * state_count.duration_seconds)
+                latest = time.monotonic() + pause + COUNT_LATEST_SECONDS
+
+
+@contextmanager
+def _refused_changes() -> Iterator[None]:
+    """Raises the errors that refuse a change as the errors of a call."""
+    try:
+        yield
+    except SpecError as error:
+        raise RequestError(str(error)) from error
+    except (CheckpointError, RetentionError, SecurityError, TopicError) as error:
+        raise ConflictError(str(error), allowed=[]) from error

@@ -1,0 +1,30 @@
+"""Access to the state of the query while it runs or is paused."""
+
+from job.checkpoint.checkpoint import Checkpoint
+from job.checkpoint.state_reader import StateReader
+from job.control.transitions import ALLOWED
+from job.errors import ConflictError
+from job.plan.plan import JoinPlan
+from job.protocol.status import QueryState
+from job.query.runtime import Resources
+
+
+def state_reader(
+    plan: JoinPlan, resources: Resources, state: QueryState
+) -> tuple[StateReader, int]:
+    """A reader and the last batch that ended.
+
+    Raises ConflictError if Spark does not run or no batch has ended.
+    """
+    if not resources.has_jvm or state not in {QueryState.RUNNING, QueryState.PAUSED}:
+        raise ConflictError(
+            f"state can be read while the query is RUNNING or PAUSED; it is {state}. "
+            "`streamjoin state` reads it from the checkpoint",
+            allowed=list(ALLOWED[state]),
+        )
+    spark = resources.session()
+    checkpoint = Checkpoint(spark, plan.checkpoint)
+    batch_id = checkpoint.last_batch_id
+    if batch_id is None:
+        raise ConflictError("there is no state: no batch has ended yet", allowed=[])
+    return StateReader(spark, plan, checkpoint.query_location), batch_id
