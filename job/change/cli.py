@@ -16,10 +16,11 @@ from job.change.old_query import (
     await_repetition,
     check_same_query,
     interval_to_repeat,
-    job_of,
+    read_job,
     seconds_to_stop,
 )
 from job.change.plan import ChangePlan
+from job.change.query import Query
 from job.change.undo import check_undo, hand_back
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.cli import leased, view_checkpoint
@@ -38,13 +39,11 @@ def plan(
 ) -> ChangePlan:
     """The plan of a change at this moment. The old query may run. `is_shadow`: as `shadow`."""
     compare(old, new, is_shadow=is_shadow)
-    with view_checkpoint(old, settings) as opened:
-        shown = planner.plan_change(
-            old, new, opened.checkpoint, settings.state_partitions, is_shadow=is_shadow
-        )
-        job = job_of(old, settings)
+    with _queries(old, new, settings) as queries:
+        shown = planner.plan_change(*queries, settings.state_partitions, is_shadow=is_shadow)
+        job = read_job(old, settings)
         if not is_shadow:
-            shown = replace(shown, repeats=interval_to_repeat(old, opened.checkpoint, job))
+            shown = replace(shown, repeats=interval_to_repeat(queries[0], job))
     return replace(shown, late_rows=None if job is None else job.totals.late_rows)
 
 
@@ -60,58 +59,57 @@ def change(
     old query can then start again.
     """
     compare(old, new)
-    with _both(old, new, settings) as (old_checkpoint, new_checkpoint):
+    with _queries(old, new, settings) as (old_query, new_query):
+        old_checkpoint, new_checkpoint = old_query.checkpoint, new_query.checkpoint
         if read_successor(old_checkpoint) == new_checkpoint.folder.root:
             return None
         # The old query stops only if the change is possible.
-        planner.check_change(old, new, old_checkpoint, new_checkpoint, settings.state_partitions)
-        if await_repetition(old, old_checkpoint, settings, progress):
-            planner.check_change(
-                old, new, old_checkpoint, new_checkpoint, settings.state_partitions
-            )
-        stopped = _stopping_job(old, old_checkpoint, settings)
-        with leased(new_checkpoint), stopped, leased(old_checkpoint):
-            return hand_over(old, new, old_checkpoint, new_checkpoint, settings.state_partitions)
+        planner.check_change(old_query, new_query, settings.state_partitions)
+        if await_repetition(old_query, settings, progress):
+            planner.check_change(old_query, new_query, settings.state_partitions)
+        with leased(new_checkpoint), _stopping_job(old_query, settings), leased(old_checkpoint):
+            return hand_over(old_query, new_query, settings.state_partitions)
 
 
 def shadow(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan:
-    """Prepare a query that runs next to the old one, with the state of the old one."""
+    """Prepare a query that runs next to the old one, with the state of the old one. It can start
+    afterwards."""
     compare(old, new, is_shadow=True)
-    with _both(old, new, settings) as (old_checkpoint, new_checkpoint), leased(new_checkpoint):
-        check_not_changed(old_checkpoint)
-        plan = planner.plan_change(
-            old, new, old_checkpoint, settings.state_partitions, is_shadow=True
-        )
-        files.prepare_shadow(new_checkpoint, plan.replay)
+    with _queries(old, new, settings) as (old_query, new_query), leased(new_query.checkpoint):
+        check_not_changed(old_query.checkpoint)
+        plan = planner.plan_change(old_query, new_query, settings.state_partitions, is_shadow=True)
+        files.write_replay(new_query.checkpoint, plan.replay)
     return plan
 
 
 def undo(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> None:
     """Let the old query run at its next start. Raises ConflictError if the new query may have
     delivered results."""
-    with _both(old, new, settings) as (old_checkpoint, new_checkpoint):
-        check_undo(old_checkpoint, new_checkpoint)
-        with _stopping_job(new, new_checkpoint, settings), leased(new_checkpoint):
-            hand_back(old, new, old_checkpoint, new_checkpoint)
+    with _queries(old, new, settings) as (old_query, new_query):
+        check_undo(old_query.checkpoint, new_query.checkpoint)
+        with _stopping_job(new_query, settings), leased(new_query.checkpoint):
+            hand_back(old_query, new_query)
 
 
 @contextmanager
-def _both(
-    old: JoinPlan, new: JoinPlan, settings: JobSettings
-) -> Iterator[tuple[Checkpoint, Checkpoint]]:
+def _queries(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> Iterator[tuple[Query, Query]]:
     with view_checkpoint(old, settings) as opened:
-        yield opened.checkpoint, Checkpoint(opened.spark, new.checkpoint)
+        yield (
+            Query(old, opened.checkpoint),
+            Query(new, Checkpoint(opened.spark, new.checkpoint)),
+        )
 
 
 @contextmanager
-def _stopping_job(plan: JoinPlan, checkpoint: Checkpoint, settings: JobSettings) -> Iterator[None]:
-    """Stops the query of the job on the control socket, if the job has the name of `plan`. If this
+def _stopping_job(query: Query, settings: JobSettings) -> Iterator[None]:
+    """Stops the query of the job on the control socket, if the job has the name of `query`. If this
     or the block fails, a query that ran before continues.
 
-    The job refuses both commands if it runs another query than that of `checkpoint`, for example
-    because another client has changed the join since the check of the change.
+    The job refuses both commands if it runs another query, for example because another client has
+    changed the join since the check of the change.
     """
-    job = job_of(plan, settings)
+    plan, checkpoint = query.plan, query.checkpoint
+    job = read_job(plan, settings)
     if job is not None and job.state is not QueryState.STOPPED:
         check_same_query(job, checkpoint)
     by, query_id = "streamjoin change", checkpoint.query_id
@@ -133,7 +131,7 @@ def _stop_job(job: JobStatus | None, plan: JoinPlan, settings: JobSettings, stop
         call(settings.socket, stop)
 
     def has_stopped() -> bool:
-        now = job_of(plan, settings)
+        now = read_job(plan, settings)
         return now is None or now.state is QueryState.STOPPED
 
     seconds = seconds_to_stop(plan, settings)

@@ -124,11 +124,8 @@ def _first_offsets(checkpoint: Checkpoint, earlier: Replay | None) -> Offsets:
 
 
 def prepare_new(old: Checkpoint, new: Checkpoint, replay: Replay) -> None:
-    """Write the replay of the new query, which cannot start before `write_successor`.
-
-    Raises CheckpointError if the folder contains a query.
-    """
-    _write_replay(new, replay)
+    """As `write_replay`. The new query cannot start before `write_successor`."""
+    write_replay(new, replay)
     # Also the queries before the old one: the slot of the dead letters follows those of the state
     # partitions, so a query with another number of them has left its marker in another partition.
     new.replace_queries({replay.old_query_id, *old.replaced_queries})
@@ -141,12 +138,8 @@ def allow_return(old: Checkpoint, new: Checkpoint) -> None:
     old.end_exactly_once()
 
 
-def prepare_shadow(new: Checkpoint, replay: Replay) -> None:
-    """Write the replay of a query that runs next to the old one, and can start afterwards."""
-    _write_replay(new, replay)
-
-
-def _write_replay(new: Checkpoint, replay: Replay) -> None:
+def write_replay(new: Checkpoint, replay: Replay) -> None:
+    """Write the replay of a new query. Raises CheckpointError if the folder contains a query."""
     check_is_new(new)
     # This file first: while the checkpoint contains it, a start is refused until the start
     # positions are written, or until `write_successor`.

@@ -7,71 +7,61 @@ marks the old checkpoint as changed. A start with the new spec runs the replay.
 from dataclasses import replace
 
 from job.change import files, planner
-from job.change.old_query import read_frozen_plan, refusal
+from job.change.old_query import refusal
 from job.change.plan import ChangePlan
-from job.change.planner import kafka_admin
-from job.checkpoint.checkpoint import Checkpoint
+from job.change.query import Query
 from job.delivery.commit_topic import prepare_commit_topic
 from job.delivery.exactly_once import delivery_target, fence_slots, take_name_over
 from job.delivery.ownership import newest_delivered
 from job.join_spec.output import Delivery
+from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.security import KafkaAccess
-from job.plan.plan import JoinPlan
 from job.replay.replay import Replay
 
 
 def hand_over(
-    old: JoinPlan,
-    new: JoinPlan,
-    old_checkpoint: Checkpoint,
-    new_checkpoint: Checkpoint,
-    state_partitions: int | None,
-    texts: files.SpecTexts | None = None,
+    old: Query, new: Query, state_partitions: int | None, texts: files.SpecTexts | None = None
 ) -> ChangePlan:
     """Let the new query continue the old one, which is stopped. Both checkpoints are leased.
 
     `texts`: as for `files.write_successor`. Raises StreamjoinError if the change is refused. The
     old query can then start again.
     """
-    plan = planner.check_change(old, new, old_checkpoint, new_checkpoint, state_partitions)
-    files.prepare_new(old_checkpoint, new_checkpoint, plan.replay)
-    kafka = kafka_admin(new)
-    prepare_commit_topic(plan.new, kafka)
-    if old.output.delivery is Delivery.EXACTLY_ONCE:
-        _stop_deliveries(old, old_checkpoint, kafka.access, last_batch=plan.replay.old_batch_id)
-        files.allow_return(old_checkpoint, new_checkpoint)
-        _take_name_over(old, new_checkpoint, kafka.access, plan.replay)
-    files.write_successor(old_checkpoint, new_checkpoint, texts)
+    plan = planner.check_change(old, new, state_partitions)
+    files.prepare_new(old.checkpoint, new.checkpoint, plan.replay)
+    access = new.read_access()
+    prepare_commit_topic(plan.new, KafkaAdmin(access))
+    if old.plan.output.delivery is Delivery.EXACTLY_ONCE:
+        _stop_deliveries(old, access, last_batch=plan.replay.old_batch_id)
+        files.allow_return(old.checkpoint, new.checkpoint)
+        _take_name_over(old, new, access, plan.replay)
+    files.write_successor(old.checkpoint, new.checkpoint, texts)
     return plan
 
 
-def _stop_deliveries(
-    old: JoinPlan, checkpoint: Checkpoint, access: KafkaAccess, *, last_batch: int
-) -> None:
+def _stop_deliveries(old: Query, access: KafkaAccess, *, last_batch: int) -> None:
     """Fence the old query, whose job or tasks may still run, for example after a pause of their
     machine.
 
     Raises ConflictError if it has delivered anything after its last batch: it was interrupted and
     has not repeated everything, or has delivered after the change has read its checkpoint.
     """
-    old = read_frozen_plan(old, checkpoint)
-    target = delivery_target(old, access, checkpoint)
-    fence_slots(old, target, checkpoint.increment_fence())
-    delivered = newest_delivered(old, target, to_the_end=True)
+    plan, checkpoint = old.read_frozen_plan(), old.checkpoint
+    target = delivery_target(plan, access, checkpoint)
+    fence_slots(plan, target, checkpoint.increment_fence())
+    delivered = newest_delivered(plan, target, to_the_end=True)
     interval = checkpoint.interrupted_interval
     repeats = None if interval is None else interval.batch_id
     if (batch_id := delivered.unfinished(last_batch, repeats)) is not None:
         raise refusal(batch_id)
 
 
-def _take_name_over(
-    old: JoinPlan, new_checkpoint: Checkpoint, access: KafkaAccess, replay: Replay
-) -> None:
+def _take_name_over(old: Query, new: Query, access: KafkaAccess, replay: Replay) -> None:
     """Make the new query the owner of the name, so that the old one cannot deliver any more.
 
     A micro-batch of the old query that begins to deliver after `_stop_deliveries` either ends this
     with an error, or finds the new owner.
     """
-    target = delivery_target(old, access, new_checkpoint)
-    plan = replace(old, state_partitions=replay.state_partitions)
-    take_name_over(plan, target, new_checkpoint, replay.last_batches)
+    target = delivery_target(old.plan, access, new.checkpoint)
+    plan = replace(old.plan, state_partitions=replay.state_partitions)
+    take_name_over(plan, target, new.checkpoint, replay.last_batches)

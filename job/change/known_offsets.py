@@ -42,7 +42,7 @@ def read_known_offsets(
     return known
 
 
-def added_partitions(topics: TopicsSnapshot, plan: JoinPlan, ends: Offsets) -> Offsets:
+def read_added_partitions(topics: TopicsSnapshot, plan: JoinPlan, ends: Offsets) -> Offsets:
     """First offset of each partition that the old query has not read."""
     added: dict[Side, Mapping[int, int]] = {}
     for side in SIDES:

@@ -1,5 +1,5 @@
-"""The old query of a change: its frozen settings, its identity, and what a change waits for while
-the query runs: an interrupted interval that the query repeats.
+"""The old query of a change while it runs: its job, and what a change waits for, which is an
+interrupted interval that the query repeats.
 
 The results of an interval are visible before Spark commits its offsets. If the interval was
 interrupted, results of records after the last batch can be in the output, until all records of the
@@ -9,19 +9,17 @@ waits until the old query has repeated the interval.
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from job.change.query import Query
 from job.checkpoint.checkpoint import Checkpoint
-from job.checkpoint.frozen import frozen_settings
 from job.delivery.commit_protocol import NO_BATCH
 from job.delivery.delivered import Delivered
 from job.delivery.exactly_once import delivery_target
 from job.delivery.ownership import newest_delivered
-from job.errors import CheckpointError, ConflictError, JobUnavailableError
+from job.errors import ConflictError, JobUnavailableError
 from job.event_time.interval import Interval
 from job.join_spec.output import Delivery
-from job.kafka.security import kafka_access
-from job.plan.fingerprint import incompatible_changes
 from job.plan.plan import JoinPlan
 from job.protocol.caller import running_job
 from job.protocol.status import JobStatus, Phase, QueryState
@@ -32,24 +30,6 @@ POLL_SECONDS = 0.5
 RUNNING = {QueryState.STARTING, QueryState.RUNNING, QueryState.RESTARTING}
 # Beyond the grace period: after a crash the job starts again in this time, or stops a query.
 SECONDS_MORE = 60.0
-
-
-def read_frozen_plan(old: JoinPlan, checkpoint: Checkpoint) -> JoinPlan:
-    """The old plan with the number of state partitions of its checkpoint.
-
-    Raises CheckpointError if the old spec is not the one of the checkpoint.
-    """
-    settings = frozen_settings(checkpoint, old)
-    if settings is None:
-        raise CheckpointError(f"{checkpoint.folder.root} contains no checkpoint: check OLD_SPEC")
-    differing = incompatible_changes(old, settings)
-    if differing:
-        fields = "; ".join(f"{c.field} {c.frozen}, not {c.wanted}" for c in differing)
-        raise CheckpointError(
-            f"OLD_SPEC is not the spec of the checkpoint {checkpoint.folder.root}, which has "
-            f"{fields}: pass the spec that the old job runs with"
-        )
-    return replace(old, state_partitions=int(settings["state_partitions"]))
 
 
 @dataclass(frozen=True)
@@ -67,18 +47,18 @@ class Wait:
     """Records that the old query has not repeated yet. None: not known, or not begun."""
 
 
-def waits(old: JoinPlan, checkpoint: Checkpoint, phase: Phase | None) -> Iterator[Wait]:
+def waits(old: Query, phase: Phase | None) -> Iterator[Wait]:
     """Yields what a change waits for, with its progress, until the running query can stop.
 
     `phase`: of the query. With at-least-once delivery it is not known which results are delivered,
     and a change does not wait: the new query may deliver results again, as each start may.
     """
-    if old.output.delivery is Delivery.AT_LEAST_ONCE:
+    if old.plan.output.delivery is Delivery.AT_LEAST_ONCE:
         return
-    yield from _repetitions(old, checkpoint, phase)
+    yield from _repetitions(old, phase)
     # An earlier run may have delivered a part of this batch, and this run may not have begun it.
-    planned = checkpoint.last_planned_batch_id
-    while planned is not None and planned > _last(checkpoint):
+    planned = old.checkpoint.last_planned_batch_id
+    while planned is not None and planned > _last(old.checkpoint):
         stuck = f"batch {planned} of the old query has not ended"
         yield Wait(f"{stuck} yet", stuck)
 
@@ -88,30 +68,30 @@ def _last(checkpoint: Checkpoint) -> int:
     return NO_BATCH if last is None else last
 
 
-def _repetitions(old: JoinPlan, checkpoint: Checkpoint, phase: Phase | None) -> Iterator[Wait]:
+def _repetitions(old: Query, phase: Phase | None) -> Iterator[Wait]:
     """Until Spark has committed all that repeats an interrupted interval of which results are
     delivered. A change does not wait for an interval that only runs: a stop lets it end."""
+    checkpoint = old.checkpoint
     first = checkpoint.interrupted_interval
-    if first is None or old.output.delivery is Delivery.AT_LEAST_ONCE:
+    if first is None or old.plan.output.delivery is Delivery.AT_LEAST_ONCE:
         return
     must_repeat: bool | None = None
     while (interval := checkpoint.interrupted_interval) is not None:
         if interval.batch_id != first.batch_id:
             return
         if must_repeat is None:
-            must_repeat = _read_delivered(old, checkpoint).must_repeat(
+            must_repeat = _read_delivered(old).must_repeat(
                 *(interval.batch_id, checkpoint.fence), in_intervals=phase is Phase.REAL_TIME
             )
         if must_repeat is False:
             return
-        yield _repetition(interval, checkpoint) if must_repeat else _hidden(interval, old)
+        yield _repetition(interval, checkpoint) if must_repeat else _hidden(interval, old.plan)
 
 
-def _read_delivered(old: JoinPlan, checkpoint: Checkpoint) -> Delivered:
+def _read_delivered(old: Query) -> Delivered:
     """Without the records that open transactions hide: the running query has some, too."""
-    access = kafka_access(old.bootstrap_servers, old.security, old.schema_registry)
-    target = delivery_target(old, access, checkpoint)
-    return newest_delivered(read_frozen_plan(old, checkpoint), target, to_the_end=False)
+    target = delivery_target(old.plan, old.read_access(), old.checkpoint)
+    return newest_delivered(old.read_frozen_plan(), target, to_the_end=False)
 
 
 def _repetition(interval: Interval, checkpoint: Checkpoint) -> Wait:
@@ -161,53 +141,49 @@ def seconds_to_stop(old: JoinPlan, settings: JobSettings) -> float:
     return seconds
 
 
-def interval_to_repeat(
-    old: JoinPlan, checkpoint: Checkpoint, job: JobStatus | None
-) -> Interval | None:
+def interval_to_repeat(old: Query, job: JobStatus | None) -> Interval | None:
     """The interval for which a change waits. `job`: status of the old job. None: no job answers."""
-    wait = next(_repetitions(old, checkpoint, None if job is None else job.phase), None)
+    wait = next(_repetitions(old, None if job is None else job.phase), None)
     return None if wait is None else wait.interval
 
 
-def await_repetition(
-    old: JoinPlan, checkpoint: Checkpoint, settings: JobSettings, progress: Callable[[str], None]
-) -> bool:
+def await_repetition(old: Query, settings: JobSettings, progress: Callable[[str], None]) -> bool:
     """Wait until the old job has repeated the interrupted interval. Returns whether there was one.
 
     `progress`: called with lines for the user. Raises ConflictError if the query does not run or
     another one runs, and JobUnavailableError if it makes no progress.
     """
-    job = _started_job(old, settings)
+    job = _await_start(old.plan, settings)
     before = None
     if job is None or job.state not in RUNNING:
-        if (interval := interval_to_repeat(old, checkpoint, job)) is not None:
+        if (interval := interval_to_repeat(old, job)) is not None:
             raise refusal(interval.batch_id, job)
         return False
-    for wait in with_deadline(waits(old, checkpoint, job.phase), old, settings):
-        job = job_of(old, settings)
+    for wait in with_deadline(waits(old, job.phase), old.plan, settings):
+        job = read_job(old.plan, settings)
         if job is None or job.state not in RUNNING:
             if wait.interval is None:
                 break  # The change stops nothing, and checks what is delivered.
             raise refusal(wait.interval.batch_id, job)
-        check_same_query(job, checkpoint)
+        check_same_query(job, old.checkpoint)
         if wait != before:
             before = wait
             progress(wait.text)
     return before is not None
 
 
-def _started_job(old: JoinPlan, settings: JobSettings) -> JobStatus | None:
+def _await_start(old: JoinPlan, settings: JobSettings) -> JobStatus | None:
     """Status of the old job, which does not start its query any more. A start fences the writers
     of an interrupted interval: before that the commit topic does not show what they deliver."""
     if old.real_time is None:
-        return job_of(old, settings)
+        return read_job(old, settings)
 
     def has_started() -> bool:
-        job = job_of(old, settings)
+        job = read_job(old, settings)
         return job is None or job.state not in RUNNING or job.phase is not None
 
     wait_until(has_started, seconds_to_stop(old, settings), POLL_SECONDS)
-    return job_of(old, settings)
+    return read_job(old, settings)
 
 
 def check_same_query(job: JobStatus, checkpoint: Checkpoint) -> None:
@@ -222,7 +198,7 @@ def check_same_query(job: JobStatus, checkpoint: Checkpoint) -> None:
         )
 
 
-def job_of(plan: JoinPlan, settings: JobSettings) -> JobStatus | None:
+def read_job(plan: JoinPlan, settings: JobSettings) -> JobStatus | None:
     """Status of the job on the control socket. None: no job answers there, or one of another
     name."""
     job = running_job(settings.socket)

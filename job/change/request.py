@@ -15,6 +15,7 @@ from job.change.hand_over import hand_over
 from job.change.old_query import Wait, interval_to_repeat, waits, with_deadline
 from job.change.plan import ChangePlan, described
 from job.change.planner import check_change
+from job.change.query import Query
 from job.change.request_report import RequestReport
 from job.change.sent_spec import PlannedSpec, PlanOf, PlanRequest, WrittenSpec, read_sent_spec
 from job.change.spec_process import SpecProcess
@@ -26,6 +27,7 @@ from job.checkpoint.successor import read_successor_spec
 from job.errors import BusyError, ConflictError, RequestError
 from job.join_spec.spec import spec_from_yaml
 from job.join_spec.variables import variables_hidden, variables_of
+from job.plan.plan import JoinPlan
 from job.protocol import calls
 from job.protocol.reports import ChangeRequestReport
 from job.protocol.results import ChangePlanResult, UndoResult
@@ -187,12 +189,8 @@ class ChangeRequest:
         change is refused."""
         self._check_state_partitions(state_partitions)
         plan = self._check(sent, state_partitions, resources)
-        old = self._running.plan
-        shown = replace(
-            plan,
-            late_rows=job.totals.late_rows,
-            repeats=interval_to_repeat(old, Checkpoint(resources.session(), old.checkpoint), job),
-        )
+        repeats = interval_to_repeat(self._query(self._running.plan, resources), job)
+        shown = replace(plan, late_rows=job.totals.late_rows, repeats=repeats)
         return described(shown, cores=os.cpu_count() or 1)
 
     def prepare(
@@ -212,7 +210,7 @@ class ChangeRequest:
 
         self._store_report(resources)
         try:
-            self._await_repetition(waiting, resources.checkpoint(), phase, is_cancelled)
+            self._await_repetition(waiting, resources, phase, is_cancelled)
             if not is_cancelled():
                 plan = self._check(waiting.sent, waiting.state_partitions, resources)
                 self._run_warm_up(waiting, plan, resources, is_cancelled)
@@ -272,12 +270,13 @@ class ChangeRequest:
     def _check(
         self, sent: PlannedSpec, state_partitions: int | None, resources: Resources
     ) -> ChangePlan:
-        spark, old, new = resources.session(), self._running.plan, sent.plan
+        old, new = (self._query(plan, resources) for plan in (self._running.plan, sent.plan))
         with self._secrets_hidden(self._running.written.text):
-            return check_change(
-                *(old, new, Checkpoint(spark, old.checkpoint), Checkpoint(spark, new.checkpoint)),
-                state_partitions or self._settings.state_partitions,
-            )
+            return check_change(old, new, state_partitions or self._settings.state_partitions)
+
+    @staticmethod
+    def _query(plan: JoinPlan, resources: Resources) -> Query:
+        return Query(plan, Checkpoint(resources.session(), plan.checkpoint))
 
     def make(self, resources: Resources) -> PlannedSpec | None:
         """The query that continues the stopped one. None: the request has failed. The error is
@@ -310,12 +309,11 @@ class ChangeRequest:
         """The new query, which continues the stopped one."""
         running, text = self._running.written.text, successor.written.text
         with self._secrets_hidden(running):
-            old = resources.checkpoint()
-            new = Checkpoint(resources.session(), successor.plan.checkpoint)
-            with leased(new):
+            old = Query(self._running.plan, resources.checkpoint())
+            new = self._query(successor.plan, resources)
+            with leased(new.checkpoint):
                 made = hand_over(
-                    *(self._running.plan, successor.plan, old, new),
-                    state_partitions or self._settings.state_partitions,
+                    *(old, new, state_partitions or self._settings.state_partitions),
                     SpecTexts(old=running, new=text),
                 )
         return replace(successor, plan=made.new)
@@ -323,13 +321,13 @@ class ChangeRequest:
     def _await_repetition(
         self,
         waiting: _WaitingChange,
-        checkpoint: Checkpoint,
+        resources: Resources,
         phase: Phase | None,
         is_cancelled: Callable[[], bool],
     ) -> None:
         """Return once the old query can stop, or the change is cancelled."""
-        old = self._running.plan
-        for wait in with_deadline(waits(old, checkpoint, phase), old, self._settings):
+        old = Query(self._running.plan, resources.checkpoint())
+        for wait in with_deadline(waits(old, phase), old.plan, self._settings):
             self._report_wait(waiting, wait.text, wait)
             if is_cancelled():
                 return
@@ -363,12 +361,12 @@ class ChangeRequest:
 
     def _undo(self, resources: Resources) -> PlannedSpec:
         """The old query, which continues instead of the stopped one."""
-        new = resources.checkpoint()
-        old, text = self._undoable(new)
+        new = Query(self._running.plan, resources.checkpoint())
+        old, text = self._undoable(new.checkpoint)
         written = WrittenSpec(text, spec_from_yaml(text, os.environ))
         with self._secrets_hidden(text, self._running.written.text):
             successor = PlannedSpec(written, self._plan_of(written.spec))
-            hand_back(successor.plan, self._running.plan, old, new)
+            hand_back(Query(successor.plan, old), new)
         return successor
 
     def _undoable(self, new: Checkpoint) -> tuple[Checkpoint, str]:

@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
 from job.change import files
-from job.change.old_query import read_frozen_plan
-from job.change.planner import kafka_admin
+from job.change.query import Query
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.cli import leased
 from job.checkpoint.successor import has_delivered, read_replay, read_successor
@@ -14,7 +12,6 @@ from job.delivery.commit_protocol import NO_BATCH, DeliveredAfterCutError
 from job.delivery.exactly_once import delivery_target, take_name_over
 from job.errors import CheckpointError, ConflictError, StreamjoinError
 from job.join_spec.output import Delivery
-from job.plan.plan import JoinPlan
 from job.protocol.status import QueryState
 
 
@@ -64,61 +61,53 @@ def _without_replay(old: Checkpoint, new: Checkpoint) -> str:
     )
 
 
-def hand_back(
-    old: JoinPlan, new: JoinPlan, old_checkpoint: Checkpoint, new_checkpoint: Checkpoint
-) -> None:
+def hand_back(old: Query, new: Query) -> None:
     """Let the old query continue instead of the new one, which is stopped and whose checkpoint is
     leased. Raises ConflictError as `check_undo`. The new query can then start again.
 
     If this process was suspended, both leases have expired, and another job may run the new query.
     """
-    with leased(old_checkpoint):
-        last = new_checkpoint.last_planned_batch_id  # The check is about all batches up to it.
-        check_undo(old_checkpoint, new_checkpoint)
-        take = partial(_take_name_back, old, new, old_checkpoint, new_checkpoint, last)
-        with _name_released(new, new_checkpoint):
-            files.allow_return(old_checkpoint, new_checkpoint)
-            take()
-            old_checkpoint.desired_state = QueryState.RUNNING  # `change` has stopped it.
-            check_undo(old_checkpoint, new_checkpoint)
-            with files.successor_removed(old_checkpoint):
-                take()  # The new query may have started, and delivered, after the check.
+    with leased(old.checkpoint):
+        last = new.checkpoint.last_planned_batch_id  # The check is about all batches up to it.
+        check_undo(old.checkpoint, new.checkpoint)
+        with _name_released(new):
+            files.allow_return(old.checkpoint, new.checkpoint)
+            _take_name_back(old, new, last)
+            old.checkpoint.desired_state = QueryState.RUNNING  # `change` has stopped it.
+            check_undo(old.checkpoint, new.checkpoint)
+            with files.successor_removed(old.checkpoint):
+                # The new query may have started, and delivered, after the check.
+                _take_name_back(old, new, last)
 
 
 @contextmanager
-def _name_released(new: JoinPlan, new_checkpoint: Checkpoint) -> Iterator[None]:
+def _name_released(new: Query) -> Iterator[None]:
     """Allows the new query to take its name back after a crash, and after an error in the block."""
-    if new.output.delivery is not Delivery.EXACTLY_ONCE:
+    if new.plan.output.delivery is not Delivery.EXACTLY_ONCE:
         yield
         return
-    new_checkpoint.release_name()
+    new.checkpoint.release_name()
     try:
         yield
     except StreamjoinError:
         # It may have started meanwhile and taken all slots, of which the block has taken some.
-        new_checkpoint.release_name()
+        new.checkpoint.release_name()
         raise
 
 
-def _take_name_back(
-    old: JoinPlan,
-    new: JoinPlan,
-    old_checkpoint: Checkpoint,
-    new_checkpoint: Checkpoint,
-    last_batch: int | None,
-) -> None:
+def _take_name_back(old: Query, new: Query, last_batch: int | None) -> None:
     """Make the old query the owner of the name, so that the new one cannot deliver any more.
 
     `last_batch`: the last one of the new query whose results are kept back. None: there is none.
     Raises ConflictError if the new query has delivered a later batch.
     """
-    if new.output.delivery is not Delivery.EXACTLY_ONCE:
+    if new.plan.output.delivery is not Delivery.EXACTLY_ONCE:
         return
-    target = delivery_target(new, kafka_admin(new).access, old_checkpoint)
-    last_batches = {new_checkpoint.query_id: NO_BATCH if last_batch is None else last_batch}
+    target = delivery_target(new.plan, new.read_access(), old.checkpoint)
+    last_batches = {new.checkpoint.query_id: NO_BATCH if last_batch is None else last_batch}
     try:
-        take_name_over(read_frozen_plan(old, old_checkpoint), target, old_checkpoint, last_batches)
+        take_name_over(old.read_frozen_plan(), target, old.checkpoint, last_batches)
     except CheckpointError as error:
         if isinstance(error.__cause__, DeliveredAfterCutError):
-            raise _undo_is_too_late(new_checkpoint) from error
+            raise _undo_is_too_late(new.checkpoint) from error
         raise

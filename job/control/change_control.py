@@ -5,7 +5,7 @@ from threading import Event
 
 from job.change.request import ChangeRequest
 from job.control.state_machine import StateMachine
-from job.control.transitions import check_allowed
+from job.control.transitions import check_state_allows
 from job.protocol.calls import ChangePlan, Verb
 from job.protocol.results import ChangePlanResult, UndoResult
 from job.protocol.status import JobStatus, Phase
@@ -27,17 +27,17 @@ class ChangeControl:
 
     def plan(self, request: ChangePlan, caller_gone: Event) -> ChangePlanResult:
         """The plan of a change at this moment. Raises StreamjoinError if the change is refused."""
-        self._check_allowed("change")
+        self._check_possible("change")
         sent = self._change.plan_spec(request, caller_gone)
         return self._change.plan(sent, request.state_partitions, self._resources, self._status())
 
     def check_undo(self) -> UndoResult:
         """Raises StreamjoinError if the last change cannot be undone at this moment."""
-        self._check_allowed("undo")
+        self._check_possible("undo")
         return self._change.check_undo(self._resources)
 
-    def _check_allowed(self, verb: Verb) -> None:
-        check_allowed(verb, self._machine.state)
+    def _check_possible(self, verb: Verb) -> None:
+        check_state_allows(verb, self._machine.state)
         self._change.check_allowed(verb)
         self._machine.check_nothing_pending(verb)
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from job.control.transitions import ALLOWED, DESIRED, IN_A_CHANGE, check_allowed
+from job.control.transitions import ALLOWED, DESIRED, IN_A_CHANGE, check_state_allows
 from job.errors import ConflictError
 from job.protocol.calls import Command, Stop, Verb
 from job.protocol.status import QueryState
@@ -45,7 +45,7 @@ class StateMachine:
         """
         verb = command.call
         with self._changed:
-            check_allowed(verb, self.state)
+            check_state_allows(verb, self.state)
             yield
             _log.info("command", verb=verb, by=command.by, state=self.state.value)
             self.desired_before, self.desired = self.desired, DESIRED[verb]

@@ -31,7 +31,7 @@ IN_A_CHANGE: frozenset[Verb] = CHANGES | {"cancel"}
 _NAMES: Mapping[Verb, str] = {"reset": "reset, or to change offsets,"}
 
 
-def check_allowed(verb: Verb, state: QueryState) -> None:
+def check_state_allows(verb: Verb, state: QueryState) -> None:
     """Raise ConflictError with the allowed verbs if `state` does not allow `verb`."""
     allowed = ALLOWED[state]
     if verb not in allowed:

@@ -88,7 +88,9 @@ def send_and_begin(change: ChangeRequest, text: str, state_partitions: int | Non
 
 def plan_that_reads(records: int) -> Callable[..., Any]:
     """Instead of `check_change`: the plan of a change that reads `records` again."""
-    return lambda _, new, *__: SimpleNamespace(new=new, replay=SimpleNamespace(records=records))
+    return lambda _, new, *__: SimpleNamespace(
+        new=new.plan, replay=SimpleNamespace(records=records)
+    )
 
 
 def resources(checkpoint: object = "old") -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from job.change import cli, old_query
+from job.change.query import Query
 from job.delivery.commit_protocol import NO_BATCH
 from job.delivery.delivered import Delivered
 from job.errors import ConflictError, JobUnavailableError
@@ -115,8 +116,7 @@ class Repeating(RunningJob):
         record(world, BEGUN)
         world.checkpoint("file:/old").increment_fence()
         monkeypatch.setattr(old_query, "delivery_target", lambda *_, **__: None)
-        monkeypatch.setattr(old_query, "kafka_access", lambda *_: None)
-        monkeypatch.setattr(old_query, "read_frozen_plan", lambda old, _: old)
+        monkeypatch.setattr(Query, "read_frozen_plan", lambda query: query.plan)
         monkeypatch.setattr(old_query, "newest_delivered", self._delivered)
         clock = SimpleNamespace(sleep=self._sleep, monotonic=lambda: self.seconds)
         monkeypatch.setattr(old_query, "time", clock)
@@ -210,7 +210,7 @@ def test_command_waits_for_no_interval_that_runs(
 def old_waits(
     world: World, old: JoinPlan = OLD, phase: Phase = Phase.CATCH_UP
 ) -> Iterator[old_query.Wait]:
-    return old_query.waits(old, world.checkpoint("file:/old"), phase)
+    return old_query.waits(world.old(old), phase)
 
 
 def test_change_waits_for_an_interval_that_repeats_an_interrupted_one_without_records(
@@ -251,8 +251,7 @@ def test_command_waits_until_the_phase_of_a_query_that_starts_is_known(
     record(world, Interval(batch_id=8, watermark_ms=60_000))
     job.newest_part, job.fenced_part = 8, 7
     real_time = plan(output__delivery="exactly_once", engine="real_time")
-    checkpoint = world.checkpoint("file:/old")
-    assert not old_query.await_repetition(real_time, checkpoint, JobSettings(), print)
+    assert not old_query.await_repetition(world.old(real_time), JobSettings(), print)
     assert [0.0] == looks
 
 
@@ -321,7 +320,7 @@ def test_command_continues_if_the_job_ends_while_its_batch_is_awaited(
 
     clock = SimpleNamespace(sleep=lambda _: None, monotonic=lambda: 0.0)
     monkeypatch.setattr(old_query, "time", clock)
-    assert old_query.await_repetition(OLD, world.checkpoint("file:/old"), JobSettings(), end_job)
+    assert old_query.await_repetition(world.old(), JobSettings(), end_job)
 
 
 def test_interval_is_repeated_first_also_before_its_repetition_has_begun(

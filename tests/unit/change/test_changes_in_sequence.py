@@ -1,10 +1,8 @@
 """Changes after one another, their undo and failures, and the files that a later start needs."""
 
-from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -93,19 +91,19 @@ def plan_without_kafka(monkeypatch: pytest.MonkeyPatch, cuts: list[Cut]) -> list
     checked."""
     none = {side: KnownOffsets({0: 0, 1: 0}, {}) for side in SIDES}
     monkeypatch.setattr(files, "read_cut", lambda _: cuts[-1])
-    monkeypatch.setattr(planner, "kafka_admin", lambda _: None)
     checks: list[object] = []
     for name in ("check_not_compacted", "check_same_topics"):
         monkeypatch.setattr(planner, name, lambda _, plan, *__: checks.append(plan))
     monkeypatch.setattr(planner, "check_topics", lambda *_: None)
     monkeypatch.setattr(planner, "read_known_offsets", lambda *_: none)
-    monkeypatch.setattr(planner, "added_partitions", lambda *_: {side: {} for side in SIDES})
+    monkeypatch.setattr(planner, "read_added_partitions", lambda *_: {side: {} for side in SIDES})
     return checks
 
 
 @pytest.mark.parametrize("has_advanced", [False, True])
+@pytest.mark.usefixtures("world")
 def test_plan_that_is_made_is_the_one_that_was_shown_with_the_final_cut(
-    world: World, monkeypatch: pytest.MonkeyPatch, *, has_advanced: bool
+    monkeypatch: pytest.MonkeyPatch, *, has_advanced: bool
 ) -> None:
     """`has_advanced`: the old query has ended a batch in between."""
     first, last = (
@@ -115,8 +113,6 @@ def test_plan_that_is_made_is_the_one_that_was_shown_with_the_final_cut(
     cuts = [first]
     plan_without_kafka(monkeypatch, cuts)
     monkeypatch.setattr(planner, "plan_change", PLANNED)
-    opened = SimpleNamespace(checkpoint=world.checkpoint("file:/old"))
-    monkeypatch.setattr(cli, "view_checkpoint", lambda *_: nullcontext(opened))
 
     shown = described(cli.plan(OLD, NEW, JobSettings()), cores=1).facts
     if has_advanced:
@@ -143,7 +139,7 @@ def test_plan_of_another_change_keeps_back_what_the_second_query_keeps_back(
     world.log("file:/new", 0, (20, 6), 60_000)
 
     third = plan(join__type="left_outer", checkpoint="/checkpoints/third")
-    made = PLANNED(second, third, world.checkpoint("file:/new"), None).replay
+    made = PLANNED(world.new(second), world.new(third), None).replay
     # The right side of the replay is no outer side of the third query.
     assert expired_before(REPLAY, ["left"]) == made.expired
     assert cut.first_offsets == made.first_offsets

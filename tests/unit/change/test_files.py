@@ -1,6 +1,5 @@
 """Files of a change: the query that can start after a crash at each write."""
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -14,13 +13,16 @@ from job.change import cli, files, hand_over, old_query, planner, undo
 from job.change.comparison import compare
 from job.change.files import SpecTexts
 from job.change.plan import ChangePlan
+from job.change.query import Query
 from job.checkpoint import successor
 from job.checkpoint.checkpoint import Checkpoint
 from job.delivery.commit_protocol import NO_BATCH, DeliveredAfterCutError
 from job.delivery.delivered import Delivered
 from job.errors import CheckpointError, ConflictError
 from job.plan.fingerprint import fingerprint
+from job.plan.plan import JoinPlan
 from job.settings import JobSettings
+from tests.unit.checkpoint.folders import CrashError, Disk, Folder
 from tests.unit.replay.test_replay import REPLAY
 from tests.unit.specs import plan
 
@@ -32,75 +34,18 @@ SLOTS = 2
 STOP_DELIVERIES = hand_over._stop_deliveries
 
 
-class CrashError(Exception):
-    """The process was killed."""
-
-
-class Disk:
-    """Both checkpoint folders. A write or removal crashes before or after it takes effect."""
-
-    def __init__(self) -> None:
-        self.files: dict[str, Any] = {}
-        self.crash_at: tuple[int, str] | None = None
-        self.writes = 0
-        self.suspended_at: int | None = None
-        self.meanwhile: Callable[[], None] = lambda: None
-        """What happens while the process is suspended before this write."""
-        self.removed: str | None = None
-        """A file that is in the folder and is removed before it is read."""
-
-    def change(self, apply: Callable[[], object]) -> None:
-        self.writes += 1
-        if self.writes == self.suspended_at:
-            self.meanwhile()
-        if self.crash_at == (self.writes, "before"):
-            raise CrashError
-        apply()
-        if self.crash_at == (self.writes, "after"):
-            raise CrashError
-
-
-class Folder:
-    """job/checkpoint/folder.py, in memory."""
-
-    def __init__(self, disk: Disk, root: str) -> None:
-        self.root, self.spark, self._disk = root, None, disk
-
-    def path(self, name: str) -> str:
-        return f"{self.root}/{name}"
-
-    def text(self, name: str) -> str | None:
-        path = self.path(name)
-        content = None if path == self._disk.removed else self._disk.files.get(path)
-        return content if content is None or isinstance(content, str) else json.dumps(content)
-
-    def exists(self, name: str) -> bool:
-        return any(file.startswith(self.path(name)) for file in self._disk.files)
-
-    def names(self, name: str) -> list[str]:
-        start = self.path(name) + "/"
-        return [file.removeprefix(start) for file in self._disk.files if file.startswith(start)]
-
-    def write(self, name: str, text: str) -> None:
-        document = json.loads(text)
-        self._disk.change(lambda: self._disk.files.update({self.path(name): document}))
-
-    def remove(self, name: str) -> None:
-        self._disk.change(lambda: self._disk.files.pop(self.path(name), None))
-
-
 class World:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.disk = Disk()
         for module in (files, successor):
             monkeypatch.setattr(module, "Checkpoint", lambda _, root: self.checkpoint(root))
-        monkeypatch.setattr(cli, "_both", self._both)
+        monkeypatch.setattr(cli, "_queries", self._queries)
         self.stopped = 0
         for module in (cli, undo):
             monkeypatch.setattr(module, "leased", lambda _: nullcontext())
         monkeypatch.setattr(cli, "_stop_job", self._stop_job)
-        for module in (planner, hand_over, undo):
-            monkeypatch.setattr(module, "kafka_admin", lambda _: SimpleNamespace(access=None))
+        for module in (planner, hand_over):
+            monkeypatch.setattr(module, "KafkaAdmin", lambda _: None)
         monkeypatch.setattr(old_query, "running_job", lambda _: None)
         monkeypatch.setattr(planner, "plan_change", self._planned)
         monkeypatch.setattr(planner, "_check_schemas", lambda _: None)
@@ -130,8 +75,16 @@ class World:
         return made
 
     @contextmanager
-    def _both(self, *_: object) -> Iterator[tuple[Checkpoint, Checkpoint]]:
-        yield self.checkpoint("file:/old"), self.checkpoint("file:/new")
+    def _queries(
+        self, old: JoinPlan, new: JoinPlan, _: JobSettings
+    ) -> Iterator[tuple[Query, Query]]:
+        yield self.old(old), self.new(new)
+
+    def old(self, plan: JoinPlan = OLD) -> Query:
+        return Query(plan, self.checkpoint("file:/old"))
+
+    def new(self, plan: JoinPlan = NEW) -> Query:
+        return Query(plan, self.checkpoint("file:/new"))
 
     def _stop_job(self, *_: object) -> None:
         self.stopped += 1
@@ -144,8 +97,8 @@ class World:
             self.planned = replace(self.planned, replay=new)
         return self.planned
 
-    def _take_name_over(self, _: object, checkpoint: Checkpoint, *__: object) -> None:
-        self._own(checkpoint, {})
+    def _take_name_over(self, _: object, new: Query, *__: object) -> None:
+        self._own(new.checkpoint, {})
 
     def _take_name_back(
         self, _: object, __: object, checkpoint: Checkpoint, last_batches: dict[str, int]
@@ -200,15 +153,13 @@ class World:
 
     def change_over_http(self) -> None:
         """What the job does. After a crash the job starts, and the caller repeats the call."""
-        old, new = self.checkpoint("file:/old"), self.checkpoint("file:/new")
-        if successor.read_successor_spec(old) is None:
-            hand_over.hand_over(OLD, NEW, old, new, None, SpecTexts(old=OLD_SPEC, new=SPEC))
+        if successor.read_successor_spec(self.old().checkpoint) is None:
+            hand_over.hand_over(self.old(), self.new(), None, SpecTexts(old=OLD_SPEC, new=SPEC))
 
     def undo_over_http(self) -> None:
         """What the job does. A job that has started with the old spec does it with that one."""
-        if successor.read_successor_spec(self.checkpoint("file:/old")) is not None:
-            old, new = self.checkpoint("file:/old"), self.checkpoint("file:/new")
-            undo.hand_back(OLD, NEW, old, new)
+        if successor.read_successor_spec(self.old().checkpoint) is not None:
+            undo.hand_back(self.old(), self.new())
 
     def undo(self) -> None:
         cli.undo(OLD, NEW, JobSettings())

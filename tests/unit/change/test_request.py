@@ -39,7 +39,7 @@ def test_made_change_ends_in_its_spec_and_no_other_command_is_accepted(
 
     def hand_over(*arguments: Any) -> Any:
         made.append(arguments)
-        return SimpleNamespace(new=replace(arguments[1], state_partitions=8))
+        return SimpleNamespace(new=replace(arguments[1].plan, state_partitions=8))
 
     monkeypatch.setattr(request, "hand_over", hand_over)
     change.check_allowed("pause")
@@ -49,11 +49,11 @@ def test_made_change_ends_in_its_spec_and_no_other_command_is_accepted(
 
     assert successor is not None
     assert (NEW, 8) == (successor.written.text, successor.plan.state_partitions)
-    [(old, new, old_checkpoint, new_checkpoint, state_partitions, texts)] = made
+    [(old, new, state_partitions, texts)] = made
     assert (plan(), "old", "/checkpoints/next", 8, SpecTexts(old=OLD, new=NEW)) == (
-        *(old, old_checkpoint, new_checkpoint.location, state_partitions, texts),
+        *(old.plan, old.checkpoint, new.checkpoint.location, state_partitions, texts),
     )
-    assert replace(new, state_partitions=8) == successor.plan
+    assert replace(new.plan, state_partitions=8) == successor.plan
     with pytest.raises(ConflictError, match="is being changed"):
         change.check_allowed("pause")
 
@@ -89,7 +89,7 @@ def test_errors_show_no_value_of_a_variable(
 ) -> None:
     monkeypatch.setenv("HIDDEN", "hunter2hunter2")
     for check in ("check_change", "hand_over"):
-        monkeypatch.setattr(request, check, lambda old, new, *_: compare(old, new))
+        monkeypatch.setattr(request, check, lambda old, new, *_: compare(old.plan, new.plan))
     old = spec_yaml(left__filter="campaign <> '${HIDDEN}'", name="${HIDDEN}")
     text = changed(old, checkpoint="/checkpoints/next", **changes)
     change = changes_of(JobSettings(), monkeypatch, old)
@@ -132,8 +132,8 @@ def undoable(monkeypatch: pytest.MonkeyPatch, text: str) -> list[Any]:
     monkeypatch.setattr(request, "check_undo", lambda *_: None)
     monkeypatch.setattr(
         *(request, "hand_back"),
-        lambda old_plan, new_plan, old, new: undone.append(
-            (old_plan.checkpoint, new_plan.checkpoint, old.folder.root, new)
+        lambda old, new: undone.append(
+            (old.plan.checkpoint, new.plan.checkpoint, old.checkpoint.folder.root, new.checkpoint)
         ),
     )
     return undone
@@ -249,7 +249,7 @@ def test_spec_of_a_client_is_parsed_once_and_only_in_the_other_process(
 
     monkeypatch.setattr(document, "_loaded", loaded)
     monkeypatch.setattr(PlannerOfTests, "plan", plan_there)
-    monkeypatch.setattr(request, "hand_over", lambda old, new, *_: compare(old, new))
+    monkeypatch.setattr(request, "hand_over", lambda old, new, *_: compare(old.plan, new.plan))
     old = spec_yaml(left__filter="campaign <> '${HIDDEN}'", name="${HIDDEN}")
     valid = changed(old, checkpoint="/checkpoints/next", name="another")
     invalid = changed(valid, left__schema="ad_id BIGINT")

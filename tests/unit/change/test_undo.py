@@ -123,11 +123,10 @@ def test_undo_never_leaves_two_queries_that_deliver_the_same_results(
 
 def test_undo_takes_the_name_with_exactly_once_delivery_only(world: World) -> None:
     at_least_once = replace(NEW, output=plan(checkpoint="/checkpoints/new").output)
-    old, new = world.checkpoint("file:/old"), world.checkpoint("file:/new")
     cli.change(OLD, at_least_once, JobSettings())
     owners = [*world.owners]
 
-    undo.hand_back(OLD, at_least_once, old, new)
+    undo.hand_back(world.old(), world.new(at_least_once))
     assert (["file:/old"], owners) == (world.startable(), world.owners)
 
 

@@ -1,6 +1,7 @@
-"""The documents of a checkpoint, in memory."""
+"""The files of checkpoints, in memory."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 
@@ -19,3 +20,60 @@ class DocumentFolder:
 
     def remove(self, name: str) -> None:
         self.documents.pop(name, None)
+
+
+class CrashError(Exception):
+    """The process was killed."""
+
+
+class Disk:
+    """Checkpoint folders. A write or removal crashes before or after it takes effect."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, Any] = {}
+        self.crash_at: tuple[int, str] | None = None
+        self.writes = 0
+        self.suspended_at: int | None = None
+        self.meanwhile: Callable[[], None] = lambda: None
+        """What happens while the process is suspended before this write."""
+        self.removed: str | None = None
+        """A file that is in the folder and is removed before it is read."""
+
+    def change(self, apply: Callable[[], object]) -> None:
+        self.writes += 1
+        if self.writes == self.suspended_at:
+            self.meanwhile()
+        if self.crash_at == (self.writes, "before"):
+            raise CrashError
+        apply()
+        if self.crash_at == (self.writes, "after"):
+            raise CrashError
+
+
+class Folder:
+    """job/checkpoint/folder.py, in memory."""
+
+    def __init__(self, disk: Disk, root: str) -> None:
+        self.root, self.spark, self._disk = root, None, disk
+
+    def path(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+    def text(self, name: str) -> str | None:
+        path = self.path(name)
+        content = None if path == self._disk.removed else self._disk.files.get(path)
+        return content if content is None or isinstance(content, str) else json.dumps(content)
+
+    def exists(self, name: str) -> bool:
+        return any(file.startswith(self.path(name)) for file in self._disk.files)
+
+    def names(self, name: str) -> list[str]:
+        start = self.path(name) + "/"
+        return [file.removeprefix(start) for file in self._disk.files if file.startswith(start)]
+
+    def write(self, name: str, text: str) -> None:
+        document = json.loads(text)
+        self._disk.change(lambda: self._disk.files.update({self.path(name): document}))
+
+    def remove(self, name: str) -> None:
+        self._disk.change(lambda: self._disk.files.pop(self.path(name), None))

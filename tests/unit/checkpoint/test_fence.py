@@ -5,7 +5,7 @@ from typing import Any
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.join_spec.start_positions import StartPositions
-from tests.unit.change.test_files import Disk, Folder
+from tests.unit.checkpoint.folders import Disk, Folder
 
 
 def test_no_two_fences_have_one_number() -> None:

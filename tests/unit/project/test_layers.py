@@ -128,7 +128,16 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "change": (
         *("comparison", "start_offsets", "plan", "sent_spec", "spec_server", "spec_process"),
-        *("known_offsets", "files", "old_query", "planner", "hand_over", "undo", "warm_up"),
+        *(
+            "known_offsets",
+            "files",
+            "query",
+            "old_query",
+            "planner",
+            "hand_over",
+            "undo",
+            "warm_up",
+        ),
         *("request_report", "request", "cli"),
     ),
     "control": (

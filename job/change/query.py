@@ -1,0 +1,38 @@
+"""The old or the new query of a change."""
+
+from dataclasses import dataclass, replace
+
+from job.checkpoint.checkpoint import Checkpoint
+from job.checkpoint.frozen import frozen_settings
+from job.errors import CheckpointError
+from job.kafka.security import KafkaAccess, kafka_access
+from job.plan.fingerprint import incompatible_changes
+from job.plan.plan import JoinPlan
+
+
+@dataclass(frozen=True)
+class Query:
+    plan: JoinPlan
+    checkpoint: Checkpoint
+
+    def read_access(self) -> KafkaAccess:
+        plan = self.plan
+        return kafka_access(plan.bootstrap_servers, plan.security, plan.schema_registry)
+
+    def read_frozen_plan(self) -> JoinPlan:
+        """The plan with the number of state partitions of the checkpoint.
+
+        Raises CheckpointError if the spec of the plan is not the one of the checkpoint.
+        """
+        root = self.checkpoint.folder.root
+        settings = frozen_settings(self.checkpoint, self.plan)
+        if settings is None:
+            raise CheckpointError(f"{root} contains no checkpoint: check OLD_SPEC")
+        differing = incompatible_changes(self.plan, settings)
+        if differing:
+            fields = "; ".join(f"{c.field} {c.frozen}, not {c.wanted}" for c in differing)
+            raise CheckpointError(
+                f"OLD_SPEC is not the spec of the checkpoint {root}, which has {fields}: pass the "
+                "spec that the old job runs with"
+            )
+        return replace(self.plan, state_partitions=int(settings["state_partitions"]))
