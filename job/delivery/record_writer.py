@@ -62,7 +62,7 @@ class RecordWriter(ABC):
         results of the micro-batch."""
         return computed, {}
 
-    def explained(self, _: Exception) -> StreamjoinError | None:
+    def error_of(self, _: Exception) -> StreamjoinError | None:
         """The failure of the delivery as an error for users. None: the delivery did not fail."""
         return None
 
@@ -200,7 +200,7 @@ class _ExactlyOnce(RecordWriter):
             Result.SKIPPED.value: delivered.skipped,
         }
 
-    def explained(self, error: Exception) -> StreamjoinError | None:
+    def error_of(self, error: Exception) -> StreamjoinError | None:
         failure = cause_of_class(error, _FAILURE)
         if failure is None:
             return None

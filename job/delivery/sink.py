@@ -78,7 +78,7 @@ class RunningQuery:
         try:
             yield
         except Exception as error:
-            failure = self._sink.failure or self._sink.explained(error)
+            failure = self._sink.failure or self._sink.error_of(error)
             if failure is not None:
                 raise failure from None
             raise
@@ -133,11 +133,11 @@ class FailureOfQuery:
         self._writer = writer
 
     def record_failure(self, error: Py4JJavaError) -> None:
-        self.failure = self.explained(error) or failure_of(error, self._plan.bootstrap_servers)
+        self.failure = self.error_of(error) or failure_of(error, self._plan.bootstrap_servers)
 
-    def explained(self, error: Exception) -> StreamjoinError | None:
+    def error_of(self, error: Exception) -> StreamjoinError | None:
         """The failure of the writer as an error for users. None: the failure is another one."""
-        return self._writer.explained(error)
+        return self._writer.error_of(error)
 
 
 class BatchSink(FailureOfQuery):

@@ -183,8 +183,8 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Start:
     return Start(monkeypatch, checkpoint_with(None), MICRO_BATCH)
 
 
-def explained(start: Start, cause: Throwable) -> StreamjoinError | None:
-    return start.writer().explained(failure_of_spark(cause))
+def error_of(start: Start, cause: Throwable) -> StreamjoinError | None:
+    return start.writer().error_of(failure_of_spark(cause))
 
 
 @pytest.mark.parametrize(
@@ -217,14 +217,14 @@ def explained(start: Start, cause: Throwable) -> StreamjoinError | None:
 def test_failure_of_a_slot_has_a_code_a_place_and_whether_to_retry(
     start: Start, failure: Failure, kind: type[StreamjoinError], text: str
 ) -> None:
-    error = explained(start, failure)
+    error = error_of(start, failure)
     assert kind is type(error)
     assert text in str(error)
     assert failure.isRetryable() is error.retryable
 
 
 def test_error_that_lasts_is_not_retried_and_has_a_remedy(start: Start) -> None:
-    error = explained(start, Failure("aborted", retryable=True, code=KafkaError.POLICY_VIOLATION))
+    error = error_of(start, Failure("aborted", retryable=True, code=KafkaError.POLICY_VIOLATION))
 
     assert isinstance(error, DeliveryError)
     assert not error.retryable
@@ -236,7 +236,7 @@ def test_failed_transaction_is_counted_once(start: Start) -> None:
     writer = start.writer()
     error = failure_of_spark(Failure("fenced", retryable=False))
     for _ in range(2):
-        writer.explained(error)
+        writer.error_of(error)
 
     start.transactions[0].delivered = Delivered(results=3, committed=1, skipped=0)
     assert (3, {"fenced": 1, "committed": 1, "skipped": 0}) == writer.delivered(9)
@@ -244,7 +244,7 @@ def test_failed_transaction_is_counted_once(start: Start) -> None:
 
 
 def test_other_errors_are_not_failures_of_the_delivery(start: Start) -> None:
-    assert explained(start, Throwable("java.net.ConnectException")) is None
+    assert error_of(start, Throwable("java.net.ConnectException")) is None
 
 
 class Records:
@@ -305,6 +305,6 @@ def test_records_are_written_at_least_once_by_the_sink_of_spark(
         assert "localhost:9092" == options["kafka.bootstrap.servers"]
     assert 2 == len(records.saved)
     assert (9, {}) == writer.delivered(9)
-    assert writer.explained(failure_of_spark(Failure("fenced", retryable=False))) is None
+    assert writer.error_of(failure_of_spark(Failure("fenced", retryable=False))) is None
     # The next exactly-once batch follows batches without markers.
     assert checkpoint.folder.text("exactly_once.json") is None

@@ -35,7 +35,7 @@ class Writer(RecordWriter):
     def delivered(self, computed: int) -> tuple[int, Mapping[str, int]]:
         return (self._results, self._counts) if self._counts else super().delivered(computed)
 
-    def explained(self, _: Exception) -> DeliveryError:
+    def error_of(self, _: Exception) -> DeliveryError:
         return DeliveryError("explained", retryable=True)
 
     def write_dead_letters(self, *_: object) -> bool:
