@@ -36,6 +36,28 @@ def parse_type(ddl: str) -> SqlType:
     return column.type
 
 
+class WorkerOfCommands:
+    """WORKER answers the commands of this process. Takes the place of SqlWorker, whose process
+    each command starts."""
+
+    _commands = count(1)
+    not_closed = 0
+    """Number of those that a command has not closed. WORKER runs until the tests have ended."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self._number = next(self._commands)
+        WorkerOfCommands.not_closed += 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        WorkerOfCommands.not_closed -= 1
+
+    def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        return WORKER.ask(_apart(question, self._number))
+
+
 class SharedWorker:
     """Asks the worker of the process that has called `shared`. Takes the place of SqlWorker."""
 
@@ -82,15 +104,18 @@ def _serve(listener: Listener) -> None:
 def _answer(connection: Connection, number: int) -> None:
     with connection, suppress(EOFError, OSError):
         while True:
-            question = connection.recv()
-            # Each fork numbers its programs and stores from 0.
-            for name in {"program", "keep", "store", "stores", "pairs"} & question.keys():
-                question[name] = _apart(question[name], number * 100_000)
-            connection.send(WORKER.ask(question))
+            connection.send(WORKER.ask(_apart(connection.recv(), number)))
 
 
-def _apart(numbers: Any, first: int) -> Any:
-    return numbers + first if isinstance(numbers, int) else [each + first for each in numbers]
+def _apart(question: Mapping[str, Any], command: int) -> dict[str, Any]:
+    """Each command numbers its programs and stores from 0."""
+    first = command * 100_000
+    numbered = {"program", "keep", "store", "stores", "pairs"} & question.keys()
+    return {**question, **{name: _increased(question[name], first) for name in numbered}}
+
+
+def _increased(numbers: Any, by: int) -> Any:
+    return numbers + by if isinstance(numbers, int) else [each + by for each in numbers]
 
 
 if __name__ == "__main__":

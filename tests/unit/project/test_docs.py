@@ -93,6 +93,7 @@ def test_spec_of_the_readme_can_be_planned(part: dict[str, Any]) -> None:
     join_plan(spec_from_yaml(whole, {}), SQL, state_partitions=1)
 
 
+@pytest.mark.starts_sql_worker
 def test_example_is_valid_and_planned_by_the_commands() -> None:
     for command in ("validate", "plan"):
         result = CliRunner().invoke(app, [command, str(ROOT / "join.example.yaml")])
@@ -107,6 +108,7 @@ def test_estimate_of_the_readme_is_that_of_the_example() -> None:
     assert estimate in explained(join_plan(spec, SQL, state_partitions=2), resources)
 
 
+@pytest.mark.starts_sql_worker
 def test_example_passes_its_own_tests() -> None:
     result = CliRunner().invoke(app, ["test", str(ROOT / "join.example.yaml")])
 
