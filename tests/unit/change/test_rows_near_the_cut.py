@@ -17,7 +17,7 @@ from job.plan.plan import JoinPlan
 from job.semantics.backlog import PlannedBatch
 from job.semantics.event_time import WatermarkTracker
 from job.semantics.input_records import InputRecord, records_of_jsonl
-from job.semantics.simulate import OutputRecord, Simulator
+from job.semantics.simulate import OutputRecord, ReadRecords, Simulator
 from job.semantics.simulation_plan import SimulationPlan, simulation_plan
 from tests.sql_worker import ROWS
 from tests.unit.specs import BASE, plan
@@ -61,11 +61,25 @@ class Input:
     left: list[InputRecord]
     right: list[InputRecord]
 
-    def up_to(self, end: int) -> PlannedBatch:
-        return PlannedBatch(self.left[:end], self.right[:end])
+    @property
+    def size(self) -> int:
+        return len(self.left)
 
-    def after(self, end: int) -> PlannedBatch:
-        return PlannedBatch(self.left[end:], self.right[end:])
+
+@dataclass(frozen=True)
+class Read:
+    """Input that a plan has read."""
+
+    made: Input
+    read: ReadRecords
+
+    def batch(self, left: slice, right: slice) -> tuple[PlannedBatch, ReadRecords]:
+        """These records, for a simulator of the plan."""
+        planned = PlannedBatch(self.made.left[left], self.made.right[right])
+        return planned, {"left": self.read["left"][left], "right": self.read["right"][right]}
+
+    def both(self, part: slice) -> tuple[PlannedBatch, ReadRecords]:
+        return self.batch(part, part)
 
 
 @dataclass(frozen=True)
@@ -135,16 +149,23 @@ def simulated(checked: Side, join_type: str, rule: MatchRule) -> SimulationPlan:
     return simulation_plan(joined(checked, join_type, rule), ROWS)
 
 
+@cache
+def read(checked: Side, join_type: str, rule: MatchRule, seed: int) -> Read:
+    """The rows of the seed. Reading takes most of a batch, so each plan reads them once."""
+    made = rows(checked, seed)
+    simulator = Simulator(simulated(checked, join_type, rule))
+    return Read(made, simulator.read(PlannedBatch(made.left, made.right)))
+
+
 def changed_results(
-    checked: Side, old: SimulationPlan, new: SimulationPlan, made: Input, end: int
+    checked: Side, old: SimulationPlan, new: SimulationPlan, of: Sequence[Read], end: int
 ) -> tuple[list[Result], list[Result]]:
     """The results of the old query before the cut, and of the new one after it. Both sides are cut
-    at the offset `end`."""
+    at the offset `end`. `of`: what each query has read."""
+    of_first, of_second = of
     first = Simulator(old)
-    batches = [first.run_batch(made.up_to(end // 2))]
-    batches.append(
-        first.run_batch(PlannedBatch(made.left[end // 2 : end], made.right[end // 2 : end]))
-    )
+    batches = [first.run_batch(*of_first.both(slice(end // 2)))]
+    batches.append(first.run_batch(*of_first.both(slice(end // 2, end))))
     while first.needs_batch_without_data():
         batches.append(first.run_batch(PlannedBatch()))
     cut_ms = batches[-1].watermarks.eviction
@@ -152,10 +173,10 @@ def changed_results(
     second = Simulator(new)
     tracker = ReplayTracker(second._query._tracker.delays_ms)
     second._query._tracker = tracker
-    second.run_batch(PlannedBatch(made.left[:end], made.right[: end - 1]))
+    second.run_batch(*of_second.batch(slice(end), slice(end - 1)))
     tracker.cut_ms = cut_ms
-    second.run_batch(PlannedBatch([], made.right[end - 1 : end]))
-    after = second.run_batch(made.after(end)).output
+    second.run_batch(*of_second.batch(slice(0), slice(end - 1, end)))
+    after = second.run_batch(*of_second.both(slice(end, None))).output
     while second.needs_batch_without_data():
         after += second.run_batch(PlannedBatch()).output
     kept_ms = {each.side: each.kept_ms for each in compare(old.join, new.join).expired}
@@ -191,7 +212,7 @@ def matches(checked: Side, rule: MatchRule, seed: int, end: int) -> set[int]:
     """Offsets of the rows of the checked side that match a row of the other one. Both are before
     the offset `end`."""
     simulator = Simulator(simulated(checked, "inner", rule))
-    results = simulator.run_batch(rows(checked, seed).up_to(end)).output
+    results = simulator.run_batch(*read(checked, "inner", rule, seed).both(slice(end))).output
     return {own or 0 for own, _ in (_offsets(checked, result) for result in results)}
 
 
@@ -264,10 +285,11 @@ def stated_and_found(
     second = replace(second, join=new)
     found: set[str] = set()
     for seed in range(CASES):
-        made, end = rows(checked, seed), 8 + seed % 6
-        before, after = changed_results(checked, first, second, made, end)
+        of = [read(checked, *one, seed) for one in zip(types, rules, strict=True)]
+        end = 8 + seed % 6
+        before, after = changed_results(checked, first, second, of, end)
         of_old, of_new = (matches(checked, rule, seed, end) for rule in rules)
-        matched = of_old | of_new | matches(checked, rules[1], seed, len(made.left))
+        matched = of_old | of_new | matches(checked, rules[1], seed, of[0].made.size)
         rows_of = (of_old - of_new, of_new - of_old, matched)
         found |= set(_surprises(checked, old, new, before, after, *rows_of, end))
     return stated, found

@@ -6,7 +6,9 @@ The condition is that no record is behind the newest earlier record of its parti
 
 import json
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import chain, islice
 from random import Random
 
 import pytest
@@ -19,7 +21,7 @@ from job.plan.planner import join_plan
 from job.semantics import event_time
 from job.semantics.backlog import PlannedBatch
 from job.semantics.input_records import InputRecord
-from job.semantics.simulate import SimulatedBatch, Simulator
+from job.semantics.simulate import ReadRecords, SimulatedBatch, Simulator
 from job.semantics.simulation_plan import SimulationPlan, simulation_plan
 from tests.semantics.planted_rules import WRONG_RULES, Rule
 from tests.semantics.reading_orders import (
@@ -87,8 +89,8 @@ def run(made: SimulationPlan, order: Reading) -> list[SimulatedBatch]:
     """All batches, then a row far ahead on both sides, and what it still lets go."""
     simulator = Simulator(made)
     ran: list[SimulatedBatch] = []
-    for number, batch in enumerate(order.batches):
-        ran.append(simulator.run_batch(batch))
+    for number, (batch, read) in enumerate(read_at_once(simulator, order.batches)):
+        ran.append(simulator.run_batch(batch, read))
         if number in order.restarts:
             simulator.restart(times_lost=order.restarts[number])
     closing = InputRecord(json.dumps({"k": 9, "t": T + 10**9}), offset=10**6)
@@ -96,6 +98,17 @@ def run(made: SimulationPlan, order: Reading) -> list[SimulatedBatch]:
     while simulator.needs_batch_without_data():
         ran.append(simulator.run_batch(PlannedBatch()))
     return ran
+
+
+def read_at_once(
+    simulator: Simulator, batches: Sequence[PlannedBatch]
+) -> Iterator[tuple[PlannedBatch, ReadRecords]]:
+    """Each batch with its records read: a question about all records takes as long as one about a
+    batch."""
+    joined = (list(chain.from_iterable(batch.records(side) for batch in batches)) for side in SIDES)
+    read = {side: iter(of) for side, of in simulator.read(PlannedBatch(*joined)).items()}
+    for batch in batches:
+        yield batch, {side: list(islice(read[side], len(batch.records(side)))) for side in SIDES}
 
 
 def results(
