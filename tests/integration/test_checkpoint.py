@@ -10,7 +10,10 @@ from deploy.local.kafka import EmbeddedKafka
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import Pairs
+from tests.integration.test_one_query_per_name import second_jvm
 from tests.polling import wait_until
+
+__all__ = ["second_jvm"]  # a fixture
 
 
 @pytest.fixture
@@ -49,11 +52,14 @@ def empty(path: Path) -> None:
 
 
 def test_checkpoint_in_use_is_refused_to_a_second_job_and_to_commands(
-    pairs: Pairs, tmp_path: Path, jvm: SharedJvm
+    pairs: Pairs, tmp_path: Path, jvm: SharedJvm, second_jvm: SharedJvm
 ) -> None:
     other_folder = tmp_path / "other"
     other_folder.mkdir()
-    with Job(pairs.spec(), tmp_path, jvm) as first, Job(pairs.spec(), other_folder) as second:
+    with (
+        Job(pairs.spec(), tmp_path, jvm) as first,
+        Job(pairs.spec(), other_folder, second_jvm) as second,
+    ):
         jobs = [first, second]
         [loser] = wait_until(
             lambda: [job for job in jobs if job.process.poll() is not None],
@@ -76,11 +82,11 @@ def test_checkpoint_in_use_is_refused_to_a_second_job_and_to_commands(
 
 
 def test_frozen_job_ends_after_its_thaw_if_it_has_a_successor(
-    pairs: Pairs, tmp_path: Path, jvm: SharedJvm
+    pairs: Pairs, tmp_path: Path, jvm: SharedJvm, second_jvm: SharedJvm
 ) -> None:
     other_folder = tmp_path / "other"
     other_folder.mkdir()
-    with Job(pairs.spec(), tmp_path) as first:
+    with Job(pairs.spec(), tmp_path, second_jvm) as first:
         pairs.produce(range(3))
         first.wait_for_offsets(left=3, right=3)
         first.freeze()
@@ -121,8 +127,8 @@ def test_next_start_repairs_logs_after_a_power_failure_and_refuses_other_damage(
         assert "streamjoin checkpoint restore" in failure.message
 
 
-def test_checkpoint_is_verified_backed_up_restored_and_read(
-    pairs: Pairs, tmp_path: Path, jvm: SharedJvm
+def test_checkpoint_is_verified_backed_up_restored_read_and_refused_if_executors_do_not_share_it(
+    pairs: Pairs, tmp_path: Path, jvm: SharedJvm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pairs.produce(range(3))
     job = run_until_read(pairs, tmp_path, 3, jvm)
@@ -152,6 +158,17 @@ def test_checkpoint_is_verified_backed_up_restored_and_read(
         pairs.produce(range(3, 6))
         again.wait_for_offsets(left=6, right=6)
     assert [0, 1, 2, 3, 4, 5] == pairs.numbers()
+
+    # A job on a cluster is refused before it needs an executor, so it gets the session of this JVM.
+    logged = newest(tmp_path / "checkpoint" / "query" / "offsets")
+    monkeypatch.setenv("STREAMJOIN_SPARK_MASTER", "spark://localhost:1")
+    with Job(pairs.spec(), tmp_path, jvm) as job:
+        failure = job.wait_for_state("FAILED").last_failure
+        assert failure is not None
+        assert "checkpoint" == failure.code
+        assert "set STREAMJOIN_CHECKPOINT_IS_SHARED=true" in failure.message
+        assert 1 == job.terminate()
+    assert logged == newest(logged.parent)
 
 
 def _wrong(output: str) -> list[str]:

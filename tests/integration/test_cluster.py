@@ -137,37 +137,17 @@ def test_worker_killed_during_a_batch_and_then_the_driver_lose_and_repeat_nothin
         assert JAVA_PARTITIONS[chosen_by] == result.partition
 
 
-def test_application_that_the_master_ended_starts_again(
-    cluster: Cluster, pairs: Pairs, tmp_path: Path
-) -> None:
-    cluster.have_workers(1)
-
-    def has_restarted() -> bool:
-        signal_all(cluster.executors(), signal.SIGKILL)
-        status = job.status()
-        return status is not None and status.totals.restarts > 0
-
-    with job_on(cluster, pairs.spec(), tmp_path) as job:
-        job.wait_for_state("RUNNING", CLUSTER_SECONDS)
-        pairs.produce(range(BLOCK))
-        wait_until(has_restarted, CLUSTER_SECONDS, "the master has ended the application")
-        status = job.wait_for_offsets(left=BLOCK, right=BLOCK)
-        assert status.last_failure is not None
-        assert "its cluster ended the application" in status.last_failure.message
-        assert 0 == job.terminate()
-    assert list(range(BLOCK)) == pairs.numbers()
-
-
 TURKISH = (
     "-Duser.language=tr -Duser.country=TR -Duser.region=TR -Duser.language.format=tr "
     "-Dfile.encoding=ISO-8859-9 -Duser.timezone=Europe/Istanbul"
 )
 
 
-def test_results_do_not_depend_on_the_locale_of_the_machines(
+def test_application_that_the_master_ended_starts_again_and_no_locale_changes_its_results(
     cluster: Cluster, pairs: Pairs, tmp_path: Path
 ) -> None:
-    """A constant expression is evaluated by the driver, one with a column by the executors."""
+    """All machines have a locale in which the lower case of a letter differs. A constant expression
+    is evaluated by the driver, one with a column by the executors."""
     defaults = tmp_path / "spark-defaults.conf"
     defaults.write_text(
         f"spark.executorEnv.JAVA_TOOL_OPTIONS {TURKISH}\n"
@@ -176,25 +156,27 @@ def test_results_do_not_depend_on_the_locale_of_the_machines(
     )
     environment = {"JAVA_TOOL_OPTIONS": TURKISH, "SPARK_CONF_DIR": str(tmp_path)}
     lower = {"driver": "lower('TITLE É')", "executor": "lower(concat('TITLE É', left.n))"}
-    spec = changed(pairs.spec(), output__columns=lower)
+    spec = changed(pairs.spec(), output__columns={"n": "left.n", **lower})
     cluster.have_workers(1)
+
+    def has_restarted() -> bool:
+        signal_all(cluster.executors(), signal.SIGKILL)
+        status = job.status()
+        return status is not None and status.totals.restarts > 0
+
     with job_on(cluster, spec, tmp_path, environment) as job:
         job.wait_for_state("RUNNING", CLUSTER_SECONDS)
-        pairs.produce([1])
-        wait_until(pairs.result_count, CLUSTER_SECONDS, "a result")
+        pairs.produce(range(BLOCK))
+        wait_until(has_restarted, CLUSTER_SECONDS, "the master has ended the application")
+        job.wait_for_state("RUNNING", CLUSTER_SECONDS)
+        status = job.wait_for_offsets(left=BLOCK, right=BLOCK)
+        assert status.last_failure is not None
+        assert "its cluster ended the application" in status.last_failure.message
         assert 0 == job.terminate()
-    [result] = pairs.received()
-    assert {"driver": "title é", "executor": "title é1"} == result.value
-
-
-def test_checkpoint_that_executors_do_not_share_is_refused(
-    cluster: Cluster, pairs: Pairs, tmp_path: Path
-) -> None:
-    unset = {"STREAMJOIN_CHECKPOINT_IS_SHARED": "false"}
-    with job_on(cluster, pairs.spec(), tmp_path, unset) as job:
-        assert "set STREAMJOIN_CHECKPOINT_IS_SHARED=true" in refusal(job, "checkpoint")
-        assert 1 == job.terminate()
-    assert not (tmp_path / "checkpoint" / "query").exists()
+    results = sorted((result.value for result in pairs.received()), key=lambda value: value["n"])
+    assert [
+        {"n": n, "driver": "title é", "executor": f"title é{n}"} for n in range(BLOCK)
+    ] == results
 
 
 def test_real_time_engine_gets_the_slots_it_lacks_and_survives_the_loss_of_an_executor(
@@ -230,10 +212,3 @@ def wait_for_numbers(pairs: Pairs, count: int) -> None:
     """Wait for the results of the first numbers, each once."""
     expected = list(range(count))
     wait_until(lambda: expected == pairs.numbers(), CLUSTER_SECONDS, f"{count} results")
-
-
-def refusal(job: FaultyJob, code: str) -> str:
-    failure = job.wait_for_state("FAILED", CLUSTER_SECONDS).last_failure
-    assert failure is not None
-    assert code == failure.code
-    return failure.message

@@ -26,7 +26,7 @@ def create_pairs(kafka: EmbeddedKafka, name: str, folder: Path) -> Pairs:
     return pairs
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def second_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
     """For a job that runs at the same time as the one on `jvm`."""
     with SharedJvm(tmp_path_factory.mktemp("second-jvm")) as jvm:
