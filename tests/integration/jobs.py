@@ -164,6 +164,13 @@ class Job:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(STOP_SECONDS)
 
+    def wait_for_kill(self) -> None:
+        """Wait until the driver has been killed at a failpoint. A separate JVM ends with it, and
+        the shared one is ended here: the next start is in another JVM in both cases."""
+        self.process.wait()
+        if self._jvm is not None:
+            self._jvm.discard()
+
     def kill_tree(self) -> int:
         """Send SIGKILL to the job and its descendants at once; returns the number of processes."""
         tree = self.tree

@@ -182,12 +182,12 @@ def test_record_of_every_reason_arrives_complete_from_each_side(
 
 
 def test_job_killed_before_or_after_the_dead_letters_neither_loses_nor_repeats_one(
-    letters: Letters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    letters: Letters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jvm: SharedJvm
 ) -> None:
     """The topic gets another partition after the batch was planned that runs again."""
     letters.create_topics()
     failpoint = Failpoint(tmp_path, monkeypatch)
-    with Job(letters.spec(), tmp_path) as job:
+    with Job(letters.spec(), tmp_path, jvm) as job:
         for side in ("left", "right"):
             letters.produce(side, [row(0)])
         job.wait_for_offsets(left=1, right=1)
@@ -197,7 +197,7 @@ def test_job_killed_before_or_after_the_dead_letters_neither_loses_nor_repeats_o
             failpoint.arm("kill", point)
             letters.produce("left", [Sent(f"bad {number}"), row(number)])
             failpoint.wait()
-            job.process.wait()
+            job.wait_for_kill()
             letters.add_partition("left", number)
             assert number - counted == len(letters.dead()), point
 

@@ -45,9 +45,9 @@ def test_results_are_emitted_once_and_counted(pairs: Pairs, tmp_path: Path, jvm:
 
 
 def test_unexpected_error_has_a_place_and_its_batch_runs_again(
-    pairs: Pairs, failpoint: Failpoint, tmp_path: Path
+    pairs: Pairs, failpoint: Failpoint, tmp_path: Path, jvm: SharedJvm
 ) -> None:
-    with Job(pairs.spec(), tmp_path) as job:
+    with Job(pairs.spec(), tmp_path, jvm) as job:
         pairs.produce(range(3))
         read_all(job, 3)
         failpoint.arm("raise", "after_offset_log")

@@ -21,11 +21,11 @@ FAILING = {
 
 
 def test_record_or_result_on_which_an_expression_fails_is_a_dead_letter_once_though_killed(
-    letters: Letters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    letters: Letters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jvm: SharedJvm
 ) -> None:
     letters.create_topics()
     failpoint = Failpoint(tmp_path, monkeypatch)
-    with Job(changed(letters.spec(), **FAILING), tmp_path) as job:
+    with Job(changed(letters.spec(), **FAILING), tmp_path, jvm) as job:
         letters.produce("left", [row(1, pad="1"), row(2, pad="no number"), row(3, pad="3")])
         letters.produce("right", [row(1, pad="5"), row(200, pad="no number")])
         job.wait_for_offsets(left=3, right=2)
@@ -33,7 +33,7 @@ def test_record_or_result_on_which_an_expression_fails_is_a_dead_letter_once_tho
         letters.produce("left", [row(7, pad="0"), row(5, pad="5"), row(6, pad="")])
         letters.produce("right", [row(3, pad="x"), row(0, pad="8")])
         failpoint.wait()
-        job.process.wait()
+        job.wait_for_kill()
 
         job.start()
         job.wait_for_offsets(left=6, right=4)
