@@ -80,10 +80,6 @@ class ChangedJob(Job):
             variables["STREAMJOIN_STATE_PARTITIONS"] = str(self.state_partitions)
         return variables
 
-    def leave_shared_jvm(self) -> None:
-        """Start a separate JVM, which is killed together with the job."""
-        self._jvm = None
-
     def change(self, old: Job, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run a command that stops the query of `old`."""
         own, self.socket, self.state_partitions = self.socket, old.socket, WIDER
@@ -192,7 +188,7 @@ def killed_in_its_replay(job: Job, failpoint: Failpoint, points: Sequence[str]) 
     with job:
         for following in (*points[1:], None)[: len(points)]:
             failpoint.wait()
-            job.process.wait()
+            job.wait_for_kill()
             if following is not None:
                 failpoint.arm("kill", following)
             job.start()

@@ -92,7 +92,6 @@ def test_change_survives_a_kill_at_every_point_and_an_undo(
                 assert 0 == old.terminate()
         repeated = new.change(old, "change", *files)
         succeeds(repeated)
-        new.leave_shared_jvm()
         assert "the change is already complete" in repeated.stdout
 
     with killed_in_its_replay(new, failpoint, REPLAY_POINTS):
