@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import structlog
 
-from job.replay.replay import Replay, ReplayPhase
 from job.checkpoint.checkpoint import Checkpoint
 from job.delivery.record_writer import RecordWriter
 from job.delivery.sink import RunningQuery
@@ -43,6 +42,7 @@ from job.query.driver import (
 from job.query.pacing import Pacing
 from job.query.query_hooks import QueryHooks
 from job.query.runtime import QueryRun
+from job.replay.replay import Replay, ReplayPhase
 
 # Event times that a crash loses only delay the watermark after the restart.
 WRITE_SECONDS = 5.0

@@ -40,7 +40,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from job.replay.replay import Replay, ReplayPhase
 from job.event_time.fair_reading import Reading, records_max, waiting_partitions
 from job.event_time.interval import Interval
 from job.event_time.partitions import BatchRead, Offsets, Partitions
@@ -50,6 +49,7 @@ from job.plan.real_time import CAUGHT_UP_RECORDS, has_caught_up, is_behind
 from job.plan.tuning import MAX_OFFSETS_PER_TRIGGER
 from job.protocol.status import Phase
 from job.query.pacing import Pacing
+from job.replay.replay import Replay, ReplayPhase
 
 
 @dataclass(frozen=True)

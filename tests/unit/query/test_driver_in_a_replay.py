@@ -2,11 +2,11 @@
 
 import pytest
 
-from job.replay.replay import Replay, ReplayPhase
 from job.event_time.fair_reading import FIRST_BATCH_RECORDS
 from job.event_time.partitions import Partitions, RecordedEventTime, RecordedEventTimes
 from job.protocol.status import Phase
 from job.query.driver import EndsRequested
+from job.replay.replay import Replay, ReplayPhase
 from tests.unit.query.driven import Driven, both, ends
 
 REPLAY = Replay(
