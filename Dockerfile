@@ -98,7 +98,8 @@ FROM java AS processor
 WORKDIR /src
 COPY jars.toml ./
 COPY job/__init__.py job/errors.py job/java_jar.py job/
-COPY job/real_time job/real_time
+COPY job/join job/join
+COPY job/writer job/writer
 COPY job/encoding job/encoding
 COPY job/sql job/sql
 COPY deploy/__init__.py deploy/

@@ -60,7 +60,7 @@ differential: ready ## compare N random joins with the plain-Python model
 	@$(PYTHON_HERE) -m tests.semantics.differential $(N)
 
 fuzz: ready ## plan N specs that are mutated at random; SEED=… repeats them
-	@$(PYTHON_HERE) -m tests.unit.join_spec.spec_fuzzer $(or $(N),20000) $(SEED)
+	@$(PYTHON_HERE) -m tests.unit.spec.spec_fuzzer $(or $(N),20000) $(SEED)
 
 expression-differential: ready ## compare the values of random SQL in a simulation and in Spark; N texts
 	@$(PYTHON_HERE) -m tests.semantics.expression_differential $(N)

@@ -39,11 +39,11 @@ from deploy.local.java import java_home
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.processes import start_child, stop_child
 from job.errors import StreamjoinError
-from job.join_spec.engine import Engine
-from job.join_spec.output import Delivery
 from job.protocol.caller import call, running_job
 from job.protocol.calls import Change, ChangePlan
 from job.protocol.status import JobStatus
+from job.spec.engine import Engine
+from job.spec.output import Delivery
 from job.waiting import wait_until
 
 _DATA = Path(__file__).parents[1] / "data" / "bench-change"

@@ -22,11 +22,11 @@ from bench.report import printed
 from bench.running import Task
 from bench.sql import SQL
 from bench.streamjoin import join_spec
-from job.join_spec.output import Delivery
-from job.join_spec.spec import spec_from_yaml
 from job.plan.capacity import MODEL, row_bytes
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
+from job.spec.output import Delivery
+from job.spec.spec import spec_from_yaml
 
 NOTES = Path(__file__).with_name("model.toml")
 

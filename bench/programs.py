@@ -5,8 +5,8 @@ from bench.peers.flink import Flink
 from bench.peers.kafka_streams import KafkaStreams
 from bench.running import Program
 from bench.streamjoin import Streamjoin
-from job.join_spec.engine import Engine
-from job.join_spec.output import Delivery
+from job.spec.engine import Engine
+from job.spec.output import Delivery
 
 _ONCE, _AT_LEAST_ONCE = Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE
 

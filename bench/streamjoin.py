@@ -9,8 +9,8 @@ from pathlib import Path
 from bench.running import Program, Task
 from deploy.local.java import java_home
 from deploy.local.processes import start_child
-from job.join_spec.engine import Engine
-from job.join_spec.output import Delivery
+from job.spec.engine import Engine
+from job.spec.output import Delivery
 
 
 @dataclass(frozen=True)

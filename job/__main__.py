@@ -192,7 +192,7 @@ def test(spec: SpecFile) -> None:
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of a spec, for editors."""
-    from job.join_spec.reference import spec_json_schema
+    from job.spec.reference import spec_json_schema
 
     typer.echo(json.dumps(spec_json_schema(), indent=2))
 

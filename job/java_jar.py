@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _JOB = Path(__file__).parent
-SOURCES = (_JOB / "real_time", _JOB / "encoding", _JOB / "sql")
-"""Folders with the sources: the processor of the real-time engine, decoders and encoders, and the
-SQL worker."""
-JAVA_JAR = Path("real_time") / "streamjoin-real-time.jar"
+SOURCES = tuple(_JOB / room for room in ("join", "writer", "encoding", "sql"))
+"""Folders with the sources: the processor that joins, the writer of transactions, decoders and
+encoders of values, and the SQL worker."""
+JAVA_JAR = Path("streamjoin") / "streamjoin.jar"
 """Path of the jar in the folder with the jars of Spark's connector."""
 
 JARS_REMEDY = (

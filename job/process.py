@@ -12,7 +12,6 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from job.change.sent_spec import PlannedSpec, PlanOf, WrittenSpec
-from job.join_spec.spec import JoinSpec
 from job.lineage.reports import RunReports
 from job.logs import log_to_stderr
 from job.plan.explain import explained, plan_as_json
@@ -21,6 +20,7 @@ from job.plan.plan import JoinPlan
 from job.plan.resources import available_resources
 from job.redaction import Redaction
 from job.settings import JobSettings
+from job.spec.spec import JoinSpec
 from job.sql.questions import SqlQuestions
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from job.errors import JobUnavailableError
-from job.join_spec.sides import SIDES
 from job.protocol.status import Failure, JobStatus, QueryState
+from job.spec.sides import SIDES
 from service.freshness import live_brokers
 from service.schemas.view import View
 

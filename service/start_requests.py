@@ -11,10 +11,10 @@ from pydantic import (
 )
 
 from job.errors import RequestError
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.start_positions import OFFSET_MAX, NamedStart, StartPositions
 from job.protocol.reports import SideOffsets
 from job.protocol.status import JobStatus
+from job.spec.sides import SIDES, Side
+from job.spec.start_positions import OFFSET_MAX, NamedStart, StartPositions
 from service.schemas.view import RequestBody
 
 

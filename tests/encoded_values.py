@@ -11,7 +11,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from job.formats import protobuf
 from job.formats.schemas import RegisteredSchema
-from job.join_spec.value_format import Format
+from job.spec.value_format import Format
 
 HEADER_BYTES = 5
 _TIMESTAMP = "google.protobuf.Timestamp"

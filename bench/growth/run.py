@@ -19,7 +19,7 @@ from bench.streamjoin import Streamjoin, checkpoint_of, socket_of
 from bench.topics import temporary_topics
 from deploy.local.kafka import EmbeddedKafka
 from job.errors import StreamjoinError
-from job.join_spec.output import Delivery
+from job.spec.output import Delivery
 
 _LOOK_SECONDS = 2.0
 _POLL_SECONDS = 0.05

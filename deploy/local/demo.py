@@ -24,7 +24,7 @@ from deploy.local.demo_service import Figures, is_ready
 from deploy.local.demo_system import System, engine_note, start_system
 from deploy.local.demo_topics import Feed, OutputTail, output_rows, output_tail
 from job.errors import JobUnavailableError, StreamjoinError
-from job.join_spec.engine import Engine
+from job.spec.engine import Engine
 
 POLL_SECONDS = 0.5
 # Time for the job to read the remaining records and to close the last windows.

@@ -24,7 +24,7 @@ from deploy.local.kafka import EmbeddedKafka
 from deploy.local.ports import HOST
 from deploy.local.processes import last_lines, start_child, stop_child
 from job.errors import BrokerError, QueryError, SetupError
-from job.join_spec.engine import Engine
+from job.spec.engine import Engine
 
 RUNS = Path(__file__).parents[2] / "data" / "demo"
 SPEC = Path(__file__).with_name("demo.yaml")

@@ -32,8 +32,8 @@ main() {
 # Content hash and location of the last set-up; another value starts a new one.
 stamp() {
   pwd
-  cksum pyproject.toml uv.lock jars.toml deploy/local/setup.sh job/real_time/*.java job/encoding/*.java \
-    job/sql/*.java
+  cksum pyproject.toml uv.lock jars.toml deploy/local/setup.sh job/join/*.java job/writer/*.java \
+    job/encoding/*.java job/sql/*.java
 }
 
 is_ready() {

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from job.errors import Problem, SpecError
-from job.join_spec.durations import duration_text, milliseconds
-from job.join_spec.expressions import Expression
-from job.join_spec.join_conditions import MatchWindow
-from job.join_spec.output import Delivery
-from job.join_spec.sides import SIDES, Side
 from job.plan.fingerprint import Change, changes, fingerprint
 from job.plan.plan import JoinPlan
 from job.replay.replay import Expired
+from job.spec.durations import duration_text, milliseconds
+from job.spec.expressions import Expression
+from job.spec.join_conditions import MatchWindow
+from job.spec.output import Delivery
+from job.spec.sides import SIDES, Side
 
 _PAIRS = ("join.match_window", "join.window", "join.condition", "join.null_safe", "left.key")
 # Also settings that decide which records enter the join.

@@ -24,10 +24,10 @@ from job.checkpoint.successor import Changed, read_replay
 from job.document import Document
 from job.errors import CheckpointError, ConflictError, StreamjoinError
 from job.event_time.partitions import Offsets
-from job.join_spec.sides import SIDES, Side
 from job.protocol.reports import ChangeRequestReport
 from job.replay.cut import Cut, PlannedBatch
 from job.replay.replay import Replay, ReplayPhase, late_rows
+from job.spec.sides import SIDES, Side
 
 
 class RequestedChange(Document, ChangeRequestReport):

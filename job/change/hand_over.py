@@ -13,10 +13,10 @@ from job.change.query import Query
 from job.delivery.commit_topic import prepare_commit_topic
 from job.delivery.exactly_once import delivery_target, fence_slots, take_name_over
 from job.delivery.ownership import newest_delivered
-from job.join_spec.output import Delivery
 from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.security import KafkaAccess
 from job.replay.replay import Replay
+from job.spec.output import Delivery
 
 
 def hand_over(

@@ -8,7 +8,6 @@ from confluent_kafka import KafkaError, KafkaException
 from job.change.start_offsets import KnownOffsets
 from job.errors import RetentionError
 from job.event_time.partitions import Offsets
-from job.join_spec.sides import SIDES, Side
 from job.kafka.clients import (
     EARLIEST,
     at_time,
@@ -22,6 +21,7 @@ from job.kafka.preflight import TopicsSnapshot
 from job.kafka.topic_ids import check_commit_topic, topics
 from job.kafka.topic_settings import is_compacted
 from job.plan.plan import JoinPlan
+from job.spec.sides import SIDES, Side
 
 _log = structlog.get_logger()
 

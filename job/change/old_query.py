@@ -19,11 +19,11 @@ from job.delivery.exactly_once import delivery_target
 from job.delivery.ownership import newest_delivered
 from job.errors import ConflictError, JobUnavailableError
 from job.event_time.interval import Interval
-from job.join_spec.output import Delivery
 from job.plan.plan import JoinPlan
 from job.protocol.caller import running_job
 from job.protocol.status import JobStatus, Phase, QueryState
 from job.settings import JobSettings
+from job.spec.output import Delivery
 from job.waiting import wait_until
 
 POLL_SECONDS = 0.5

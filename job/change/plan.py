@@ -11,10 +11,10 @@ from typing import Any
 from job.change.comparison import Comparison
 from job.event_time.interval import Interval
 from job.instants import from_epoch_ms, utc_text
-from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
 from job.protocol.results import ChangePlanResult
 from job.replay.replay import Replay
+from job.spec.sides import SIDES, Side
 
 # Rate of a local job on one core (docs/benchmarks/results.md). A replay emits no results.
 _RECORDS_PER_CORE_SECOND = 18_000

@@ -18,12 +18,12 @@ from job.checkpoint.successor import check_not_changed, read_replay
 from job.delivery.commit_topic import check_commit_topic_settings
 from job.formats.registration import check_accepted
 from job.formats.registry import registry_access
-from job.join_spec.sides import SIDES
 from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.preflight import check_topics
 from job.plan.plan import JoinPlan
 from job.replay.cut import Cut
 from job.replay.replay import Replay, expired_before
+from job.spec.sides import SIDES
 
 
 def check_change(old: Query, new: Query, state_partitions: int | None) -> ChangePlan:

@@ -25,8 +25,6 @@ from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.cli import leased
 from job.checkpoint.successor import read_successor_spec
 from job.errors import BusyError, ConflictError, RequestError
-from job.join_spec.spec import spec_from_yaml
-from job.join_spec.variables import variables_hidden, variables_of
 from job.plan.plan import JoinPlan
 from job.protocol import calls
 from job.protocol.reports import ChangeRequestReport
@@ -37,6 +35,8 @@ from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.failures import failure_of
 from job.spark.session import Jvm
+from job.spec.spec import spec_from_yaml
+from job.spec.variables import variables_hidden, variables_of
 
 CHANGES: frozenset[calls.Verb] = frozenset({"change", "undo"})
 """Verbs after which another query continues."""

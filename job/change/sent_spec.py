@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from job.errors import Problem, SpecError
-from job.join_spec.document import parsed
-from job.join_spec.spec import JoinSpec, spec_from_document
-from job.join_spec.variables import fields_with_variables, filled, variables_hidden
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
+from job.spec.document import parsed
+from job.spec.spec import JoinSpec, spec_from_document
+from job.spec.variables import fields_with_variables, filled, variables_hidden
 from job.sql.questions import SqlQuestions
 
 PlanOf = Callable[[JoinSpec], JoinPlan]

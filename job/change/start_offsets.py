@@ -13,10 +13,10 @@ from datetime import timedelta
 from job.errors import RetentionError
 from job.event_time.partitions import OBSERVED_PARTITIONS_MAX, Offsets
 from job.instants import from_epoch_ms
-from job.join_spec.durations import milliseconds
-from job.join_spec.sides import OTHER_SIDE, SIDES, Side
 from job.plan.plan import JoinPlan
 from job.replay.cut import Cut
+from job.spec.durations import milliseconds
+from job.spec.sides import OTHER_SIDE, SIDES, Side
 
 # The last batch of the replay reads one record, and at least one batch runs before it.
 _RECORDS_MIN = 2

@@ -11,8 +11,8 @@ from job.checkpoint.successor import has_delivered, read_replay, read_successor
 from job.delivery.commit_protocol import NO_BATCH, DeliveredAfterCutError
 from job.delivery.exactly_once import delivery_target, take_name_over
 from job.errors import CheckpointError, ConflictError, StreamjoinError
-from job.join_spec.output import Delivery
 from job.protocol.status import QueryState
+from job.spec.output import Delivery
 
 
 def check_undo(old: Checkpoint, new: Checkpoint) -> None:

@@ -21,16 +21,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 from job.change.plan import ChangePlan
 from job.checkpoint.folder import Folder
 from job.dataflow.dataflow import kafka_dataflow
-from job.dataflow.joins import Join, join_of
 from job.delivery.sink import START_SECONDS
 from job.delivery.topic_limits import limits_of
-from job.join_spec.sides import SIDES
+from job.join.join import Join, join_of
 from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.preflight import TopicsSnapshot, check_topics
 from job.kafka.security import KafkaAccess, kafka_access
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.real_time import CATCH_UP_CONF
 from job.replay.replay import Replay
+from job.spec.sides import SIDES
 
 # With fewer records the new query takes about as long to read them as the warm-up would.
 RECORDS_MIN = 10_000

@@ -44,13 +44,13 @@ from job.checkpoint.folder import Folder
 from job.errors import CheckpointError
 from job.event_time.interval import Interval
 from job.event_time.partitions import Offsets, Partitions, RecordedEventTimes
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.source_topics import SourceTopics
-from job.join_spec.start_positions import StartPositions
 from job.plan.fingerprint import changes, frozen_topics
 from job.protocol.status import QueryState
 from job.replay.cut import PlannedBatch
 from job.replay.replay import Replay
+from job.spec.sides import SIDES, Side
+from job.spec.source_topics import SourceTopics
+from job.spec.start_positions import StartPositions
 
 _log = structlog.get_logger()
 

@@ -22,7 +22,6 @@ from job.checkpoint.maintenance import (
 )
 from job.checkpoint.state_reader import StateReader
 from job.errors import CheckpointError
-from job.join_spec.sides import SIDES, Side
 from job.plan.fingerprint import incompatible_changes, recorded_topics
 from job.plan.plan import JoinPlan
 from job.protocol.results import StateRow
@@ -30,6 +29,7 @@ from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.failures import failure_of
 from job.spark.session import Jvm
+from job.spec.sides import SIDES, Side
 
 STOP_THE_QUERY = (
     "the command needs a checkpoint that does not change. Stop the query with "

@@ -6,8 +6,8 @@ from pydantic import Field, ValidationError
 
 from job.document import Document
 from job.errors import CheckpointError
-from job.join_spec.start_positions import SideStartPositions
 from job.protocol.status import QueryState
+from job.spec.start_positions import SideStartPositions
 
 NEVER_OWNED = ""
 """`owner` of a query that has not owned its name. It is not written."""

@@ -11,9 +11,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job.errors import CheckpointError
-from job.join_spec.sides import Side
 from job.plan.plan import JoinPlan, SidePlan, window_end_column
 from job.plan.position import position_column
+from job.spec.sides import Side
 
 EVENT_TIME = "__event_time_ms"
 """BIGINT, epoch milliseconds. Null: the join does not keep the event time in state."""
@@ -30,7 +30,7 @@ STATE_PARTITION = "__state_partition"
 # Name of the store with the rows of a side, of state format version 4. Its values end with a flag
 # `matched`.
 _STORE = "{side}-keyWithTsToValues"
-# Class of the data source (job/real_time/StateSource.java).
+# Class of the data source (job/join/StateSource.java).
 _SOURCE = "streamjoin.StateSource"
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -88,7 +88,7 @@ def _load(
 def _rows_of_processor(
     spark: SparkSession, plan: JoinPlan, location: str, side: Side, batch_id: int
 ) -> DataFrame:
-    """The rows in the lists of job/real_time/StoredRows.java that have not expired."""
+    """The rows in the lists of job/join/StoredRows.java that have not expired."""
     clocks = _read(spark, location, batch_id, "stateVarName", "clock")
     # All rows that had expired at this watermark are evicted, also those in lists that have other
     # rows.

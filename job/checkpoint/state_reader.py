@@ -27,11 +27,11 @@ from job.checkpoint.join_state import (
 )
 from job.errors import CancelledError, RequestError
 from job.instants import from_epoch_ms
-from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.position import partition_and_offset
 from job.protocol.reports import PartitionCount, SideCount, StateCount
 from job.protocol.results import KeyRows, StateRow
+from job.spec.sides import SIDES, Side
 
 # Time until the thread of a lookup ends, and between two cancellations.
 _END_SECONDS, _REPEAT_SECONDS = 0.5, 0.05

@@ -9,7 +9,7 @@ import typer
 from job.commands.spec_file import SpecFile, create_plans, report_errors
 from job.errors import RequestError
 from job.instants import to_epoch_ms
-from job.join_spec.durations import instant
+from job.spec.durations import instant
 
 
 def compare(

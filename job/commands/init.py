@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from job.commands.spec_file import report_errors, sql_worker
-from job.join_spec.join_conditions import JoinType
+from job.spec.join_conditions import JoinType
 from job.sql.questions import SqlQuestions
 from job.sql.rows import SqlRows
 

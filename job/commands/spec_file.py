@@ -10,18 +10,18 @@ import typer
 
 from job.change.sent_spec import WrittenSpec
 from job.errors import Problem, RegistryError, SecurityError, SpecError, StreamjoinError
-from job.join_spec.spec import JoinSpec, spec_from_yaml
-from job.join_spec.variables import variables_hidden
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.plan.sql_problems import with_sql_problems
 from job.settings import JobSettings, LogFormat, read_settings
+from job.spec.spec import JoinSpec, spec_from_yaml
+from job.spec.variables import variables_hidden
 from job.sql.questions import SqlQuestions
 from job.sql.worker import HEAP_MB, SqlWorker
 
 if TYPE_CHECKING:
     from job.formats.schemas import ReaderSchema
-    from job.join_spec.sides import Side
+    from job.spec.sides import Side
 
 SIMULATION_HEAP_MB = 2_048
 """Of the process that keeps the rows of a simulation."""

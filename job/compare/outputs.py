@@ -15,9 +15,6 @@ from job.compare.results import OUTPUTS, Result, Results
 from job.compare.span import Offsets, Span
 from job.compare.values import ContentReader
 from job.errors import Problem, SpecError, TopicError
-from job.join_spec.sides import SIDES
-from job.join_spec.start_positions import OFFSET_MAX
-from job.join_spec.value_format import Format, KeyFormat
 from job.kafka.clients import (
     ANSWER_SECONDS,
     AdminClient,
@@ -31,6 +28,9 @@ from job.kafka.clients import (
 from job.kafka.security import KafkaAccess, kafka_access, librdkafka_settings
 from job.plan.plan import JoinPlan
 from job.plan.result_id import ID_HEADER, places
+from job.spec.sides import SIDES
+from job.spec.start_positions import OFFSET_MAX
+from job.spec.value_format import Format, KeyFormat
 
 _READ_SECONDS = 30.0
 # A result is written after its input records. Their producers' clocks may be ahead of the clock of

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Self
 
 from job.errors import SetupError
-from job.join_spec.sides import Side
 from job.plan.result_id import places
+from job.spec.sides import Side
 
 OUTPUTS = (0, 1)
 """The first output and the second one."""

@@ -18,8 +18,8 @@ from job.formats.schemas import (
     UnknownSchemaError,
     UnreadableError,
 )
-from job.join_spec.value_format import KeyFormat
-from job.join_spec.value_schema import Column, ValueSchema
+from job.spec.value_format import KeyFormat
+from job.spec.value_schema import Column, ValueSchema
 
 # Rounds no number that Python can read.
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)

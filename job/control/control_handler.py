@@ -24,7 +24,6 @@ from job.errors import (
     StreamjoinError,
     TopicError,
 )
-from job.join_spec.sides import SIDES, Side
 from job.kafka.broker_watch import BrokerWatch
 from job.plan.plan import JoinPlan
 from job.plan.validation import ValidationRequest
@@ -40,6 +39,7 @@ from job.protocol.results import (
 )
 from job.protocol.status import JobStatus, QueryState
 from job.query.stats import QueryStats
+from job.spec.sides import SIDES, Side
 
 # Counting a million rows takes about 4 s of one core; the pause limits counts to 1 % of its time.
 COUNT_PAUSE_SECONDS = 30.0

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from job.instants import utc_text
-from job.join_spec.join_conditions import JoinType
-from job.join_spec.sides import OTHER_SIDE, SIDES, Side
 from job.plan.plan import JoinPlan
 from job.protocol.results import KeyRows, StateRow
 from job.protocol.status import JobStatus, QueryState
+from job.spec.join_conditions import JoinType
+from job.spec.sides import OTHER_SIDE, SIDES, Side
 
 _ROWS_MAX = 5
 

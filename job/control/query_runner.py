@@ -20,8 +20,6 @@ from job.control.state_lookup import state_reader
 from job.control.state_machine import StateMachine
 from job.delivery.sink import RunningQuery
 from job.errors import CheckpointInUseError, ConflictError, SetupError, StreamjoinError
-from job.join_spec.durations import milliseconds
-from job.join_spec.sides import SIDES
 from job.kafka.security import KafkaAccess, kafka_access
 from job.kafka.topic_ids import TopicIdentity
 from job.lineage.reports import Outcome, RunReports
@@ -39,6 +37,8 @@ from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.between_batches import pause_between_batches, stop_at_once, stop_gracefully
 from job.spark.session import Jvm
+from job.spec.durations import milliseconds
+from job.spec.sides import SIDES
 
 _log = structlog.get_logger()
 

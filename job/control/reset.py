@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 import structlog
 
 from job.errors import ConflictError
-from job.join_spec.start_positions import with_all_partitions
 from job.plan.plan import JoinPlan
 from job.protocol import calls
 from job.protocol.reports import ResetReport
 from job.query.runtime import Resources
 from job.redaction import Redaction
 from job.spark.failures import failure_of
+from job.spec.start_positions import with_all_partitions
 
 _log = structlog.get_logger()
 

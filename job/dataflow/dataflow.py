@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
-from job.dataflow.joins import Join
 from job.dataflow.replayed import without_kept_back, without_late_rows
 from job.dataflow.results import output_records
 from job.dataflow.sides import side_rows
 from job.dataflow.written import TopicLimits, written
-from job.join_spec.sides import SIDES
+from job.join.join import Join
+from job.join.processor import DEAD_LETTER
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.real_time import SOURCE_OPTIONS
 from job.plan.result_checks import is_unmatched
-from job.real_time.join import DEAD_LETTER
 from job.replay.replay import Replay
 from job.spark.try_eval import register_try_eval
+from job.spec.sides import SIDES
 
 if TYPE_CHECKING:
     from job.formats.registry import RegistryAccess
@@ -35,7 +35,7 @@ def kafka_dataflow(
     *,
     in_intervals: bool = False,
 ) -> DataFrame:
-    """The COLUMNS of records of `plan` (real_time/transactions.py), read from its topics. In
+    """The COLUMNS of records of `plan` (writer/transactions.py), read from its topics. In
     micro-batches after a change, maybe also FAILURE.
 
     `replay`: the replay after a change. None: the query replaces no other query.

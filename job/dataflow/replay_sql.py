@@ -6,11 +6,11 @@ partition.
 
 from collections.abc import Mapping, Sequence
 
-from job.join_spec.sides import OTHER_SIDE, Side
 from job.plan.plan import JoinPlan, window_end_column
 from job.plan.position import partition_sql, position_column, position_sql
 from job.replay.cut import LateBelow
 from job.replay.replay import Expired, Replay
+from job.spec.sides import OTHER_SIDE, Side
 
 _MICROSECONDS = 1000
 

@@ -5,13 +5,13 @@ from pyspark.sql import functions as F
 
 from job.dataflow.output_columns import PARTITION, TIMESTAMP
 from job.encoding.encoded_column import encoded_column
-from job.join_spec.sides import SIDES
 from job.plan import result_checks, result_sql
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.position import offset_sql, partition_sql, position_column
 from job.plan.record_checks import FAILED_FIELD
 from job.plan.result_id import ID_HEADER
 from job.spark.kafka_partitioner import partition_for_key
+from job.spec.sides import SIDES
 from job.sql.literals import quoted
 
 # What Kafka adds to a record, and the name of the header with the id.

@@ -16,19 +16,19 @@ from job.encoding.decoded_column import decoded_column
 from job.event_time.partitions import EVENT_TIMES, OBSERVED_PARTITIONS_MAX
 from job.formats.decoder import Decoder
 from job.formats.schemas import UNKNOWN_SCHEMA
-from job.join_spec.durations import milliseconds
-from job.join_spec.expressions import column_name
+from job.join.processor import DEAD_LETTER, IS_DEAD
 from job.plan import record_checks, record_sql
 from job.plan.deduplication import id_columns
 from job.plan.plan import JoinPlan, SidePlan, window_end_column
 from job.plan.position import partition_sql, position_column
-from job.real_time.join import DEAD_LETTER, IS_DEAD
-from job.real_time.transactions import ID
 from job.replay.replay import Replay
 from job.spark.observed_metrics import count_where
 from job.spark.try_eval import register_try_eval
 from job.spark.watermark import WATERMARK_METADATA
+from job.spec.durations import milliseconds
+from job.spec.expressions import column_name
 from job.sql.literals import quoted
+from job.writer.transactions import ID
 
 if TYPE_CHECKING:
     from job.formats.registry import RegistryAccess

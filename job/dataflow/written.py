@@ -14,15 +14,15 @@ from job.dataflow.results import result_bytes
 from job.dead_letters import headers as names
 from job.dead_letters import sql as dead_letter_sql
 from job.dead_letters.failure_text import REMEDIES, UNWRITTEN_RESULT, as_sql, without_key
+from job.join.processor import DEAD_LETTER
 from job.plan.plan import JoinPlan
 from job.plan.record_checks import EXPRESSION_FAILED, FAILED_FIELD
 from job.plan.result_checks import texts
 from job.plan.result_id import ID_HEADER
 from job.protocol.totals import Totals
-from job.real_time.join import DEAD_LETTER
-from job.real_time.transactions import COLUMNS, ID
 from job.spark.observed_metrics import count_where
 from job.sql.literals import quoted
+from job.writer.transactions import COLUMNS, ID
 
 OUTPUT = "output"
 """Name of the metrics of the results."""
@@ -57,7 +57,7 @@ class TopicLimits:
 def written(
     rows: DataFrame, plan: JoinPlan, limits: TopicLimits, *, marks_failures: bool = False
 ) -> DataFrame:
-    """The COLUMNS of results and dead letters (real_time/transactions.py), all counted.
+    """The COLUMNS of results and dead letters (writer/transactions.py), all counted.
 
     `rows`: those of `output_records`; with the column DEAD_LETTER if the join passes dead letters
     on. `marks_failures`: with `on_bad_record: fail`, a result that cannot be written does not fail

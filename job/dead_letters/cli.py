@@ -8,10 +8,10 @@ from job.dead_letters.headers import DeadLetter
 from job.dead_letters.replay import Replayed, letters, replay
 from job.errors import RequestError
 from job.instants import from_epoch_ms, utc_text
-from job.join_spec.source_topics import SourceTopics
 from job.kafka.security import KafkaAccess, kafka_access
 from job.plan.plan import JoinPlan
 from job.protocol.reasons import DEAD_LETTER_REASONS, RESULT_REASONS
+from job.spec.source_topics import SourceTopics
 
 REASONS = tuple(dict.fromkeys((*DEAD_LETTER_REASONS, *RESULT_REASONS)))
 

@@ -8,12 +8,12 @@ module only makes text.
 from collections.abc import Mapping
 
 from job.dead_letters import headers as names
-from job.join_spec.durations import duration_text
-from job.join_spec.expressions import column_name
-from job.join_spec.sides import SIDES
 from job.plan import record_checks
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.position import partition_sql, position_column
+from job.spec.durations import duration_text
+from job.spec.expressions import column_name
+from job.spec.sides import SIDES
 from job.sql.literals import quoted
 
 EXPLAINED = ("text", "parsed")

@@ -2,7 +2,7 @@
 
 The newest marker of each slot in the commit topic contains the id of the query that wrote it, and a
 query writes only after a marker with its id. A new query writes its first marker with `take_over`.
-The writer of the rows (real_time/DeliveredParts.java) follows tests/unit/delivery/
+The writer of the rows (writer/DeliveredParts.java) follows tests/unit/delivery/
 interval_protocol.py.
 
 Pure: no Kafka, no clock. `take_over` yields the next step and receives the result of the step.

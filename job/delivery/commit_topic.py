@@ -4,7 +4,6 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from job.errors import StreamjoinError, TopicError
-from job.join_spec.output import Delivery
 from job.kafka.clients import (
     ANSWER_SECONDS,
     AdminClient,
@@ -19,6 +18,7 @@ from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.security import KafkaAccess
 from job.kafka.topic_settings import alteration, bytes_max, too_small
 from job.plan.plan import JoinPlan
+from job.spec.output import Delivery
 
 _CREATE_SECONDS = 30.0
 
@@ -30,7 +30,7 @@ _SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(16 * 2**20)}
 # A marker has some hundred bytes, and names of up to 249 characters.
 _MARKER_BYTES_MAX = 16_384
 # An interval also writes the ids of its results, in parts of up to 250,000 characters without those
-# that separate them (real_time/TransactionSlot.java).
+# that separate them (writer/TransactionSlot.java).
 _PART_BYTES_MAX = 524_288
 
 _log = structlog.get_logger()

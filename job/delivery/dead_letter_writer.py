@@ -15,25 +15,25 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job.dataflow.dataflow import dataflow
-from job.dataflow.joins import SparkJoin
 from job.dataflow.output_columns import PARTITION, TIMESTAMP
 from job.dataflow.sides import decoded, side_rows
 from job.dead_letters import headers as names
 from job.dead_letters import sql
 from job.delivery.finished_batch import FinishedBatch
-from job.join_spec.sides import SIDES, Side
+from job.join.join import SparkJoin
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan.plan import DeadLetterPlan, JoinPlan, window_end_column
 from job.plan.position import position_column
-from job.real_time.transactions import ID
 from job.spark.executed_join import OffsetRange
 from job.spark.join_input import join_input
+from job.spec.sides import SIDES, Side
 from job.sql.literals import quoted
+from job.writer.transactions import ID
 
 Counts = Mapping[tuple[str, str], int]
 """Count by side and reason."""
 Write = Callable[[DataFrame], bool]
-"""Writes records (COLUMNS of real_time/transactions.py). Returns False if an earlier attempt of the
+"""Writes records (COLUMNS of writer/transactions.py). Returns False if an earlier attempt of the
 batch has written them."""
 
 _log = structlog.get_logger()

@@ -1,7 +1,7 @@
 """What a query has delivered, and whether another query may continue after it.
 
 A change of the join (change/hand_over.py) continues after the last batch of the query with another
-query, which does not know the parts of intervals (real_time/DeliveredParts.java). So the change
+query, which does not know the parts of intervals (writer/DeliveredParts.java). So the change
 fences the producers, then reads what they have delivered: until an interval is repeated completely,
 no other query may continue. A change also checks this before it stops the query (`must_repeat`).
 Open transactions of the query and of other joins hide records. All parts of an interrupted interval

@@ -10,11 +10,11 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.dataflow.sides import UNKNOWN_IDS
-from job.join_spec.sides import Side
 from job.plan.plan import JoinPlan
 from job.protocol.reasons import REASONS
 from job.spark.executed_join import ExecutedJoin, executed_join
 from job.spark.observed_metrics import batch_metrics
+from job.spec.sides import Side
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 Both joins write with it, in micro-batches and in intervals. At-least-once delivery uses Spark's
 Kafka sink. Exactly-once delivery passes the records to Java classes on the executors
-(real_time/transactions.py). The rules are in tests/unit/delivery/interval_protocol.py.
+(writer/transactions.py). The rules are in tests/unit/delivery/interval_protocol.py.
 """
 
 from abc import ABC, abstractmethod
@@ -26,13 +26,13 @@ from job.delivery.exactly_once import (
 from job.delivery.producers import again, is_lasting, with_remedy
 from job.delivery.slots import dead_letter_slot, transactional_id
 from job.errors import CheckpointError, DeliveryError, FencedError, StreamjoinError
-from job.join_spec.output import Delivery
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan import real_time, tuning
 from job.plan.plan import JoinPlan
-from job.real_time.transactions import Identity, Transactions
 from job.replay.replay import Replay
 from job.spark.failures import cause_of_class
+from job.spec.output import Delivery
+from job.writer.transactions import Identity, Transactions
 
 _FAILURE = "streamjoin.DeliveryFailure"
 _PREFIX = "kafka."
@@ -40,7 +40,7 @@ _PREFIX = "kafka."
 
 
 class RecordWriter(ABC):
-    """Writes the records of one run. The records have the COLUMNS of real_time/transactions.py."""
+    """Writes the records of one run. The records have the COLUMNS of writer/transactions.py."""
 
     can_be_interrupted: bool
     """Whether a stop can interrupt a batch or an interval without repeated results."""

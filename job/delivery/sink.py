@@ -17,19 +17,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.checkpoint.checkpoint import Checkpoint
-from job.dataflow.joins import Join
 from job.dataflow.written import OUTPUT, without_failures
 from job.delivery.dead_letter_writer import Counts, DeadLetterWriter
 from job.delivery.finished_batch import finished_batch
 from job.delivery.kept_back import KeptBack
 from job.delivery.record_writer import RecordWriter
 from job.errors import DeliveryError, StreamjoinError
-from job.join_spec.durations import milliseconds
+from job.join.join import Join
 from job.plan.plan import JoinPlan
 from job.protocol.progress import results_written
 from job.spark.between_batches import stop_gracefully
 from job.spark.failures import failure_of
 from job.spark.observed_metrics import batch_metrics
+from job.spec.durations import milliseconds
 
 # The first batch begins before start() has returned the query.
 START_SECONDS = 60.0

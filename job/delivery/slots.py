@@ -4,7 +4,7 @@
     0, 1, …         streamjoin-<name>-0, …          that with the number of the state partition
     dead-letters    streamjoin-<name>-dead-letters  the one after those
 
-The rows are written in Java (real_time/transactions.py). The driver claims slots (ownership.py) and
+The rows are written in Java (writer/transactions.py). The driver claims slots (ownership.py) and
 fences them (exactly_once.py).
 """
 

@@ -14,7 +14,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from job.formats.decoder import Decoder
-from job.real_time.join import check_classes, java_class
+from job.spark.java_classes import check_classes, java_class
 
 # Jobs can share a JVM, but must not share schemas: their registries may differ.
 _PROCESS = uuid4().hex

@@ -11,8 +11,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from job.formats.schemas import OutputSchema
-from job.join_spec.value_format import Format
-from job.real_time.join import check_classes, java_class
+from job.spark.java_classes import check_classes, java_class
+from job.spec.value_format import Format
 from job.sql.json_types import type_of_json
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from job.event_time.partitions import Partitions
-from job.join_spec.sides import SIDES, Side
+from job.spec.sides import SIDES, Side
 
 FIRST_BATCH_RECORDS = 2_000
 """Records of each side. A batch of this size takes about a second on a JVM that has just

@@ -12,7 +12,7 @@ from typing import Self
 
 from job.document import Document
 from job.event_time.partitions import Offsets, RecordedOffsets
-from job.join_spec.sides import SIDES
+from job.spec.sides import SIDES
 
 # More than the batches that Spark's offset log contains.
 _EARLIER_MAX = 100

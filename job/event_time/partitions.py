@@ -10,7 +10,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field
 
 from job.document import Document
-from job.join_spec.sides import SIDES, Side
+from job.spec.sides import SIDES, Side
 
 Offsets = Mapping[Side, Mapping[int, int]]
 RecordedOffsets = Annotated[Offsets, AfterValidator(lambda offsets: _of_both_sides(offsets))]

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from job.event_time.partitions import Partition, Partitions
-from job.join_spec.sides import SIDES, Side
+from job.spec.sides import SIDES, Side
 
 
 @dataclass(frozen=True)

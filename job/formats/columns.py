@@ -24,7 +24,7 @@ recursive types, timestamps nested in another type, bare null, maps with other k
 from collections.abc import Mapping
 
 from job.errors import Problem, SpecError
-from job.join_spec.value_schema import Column, ValueSchema, schema_of
+from job.spec.value_schema import Column, ValueSchema, schema_of
 from job.sql.types import BIGINT, DOUBLE, FLOAT, INT, TIMESTAMP, SqlType
 
 # Declared type and the other registered types that it reads without loss.

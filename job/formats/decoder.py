@@ -23,7 +23,7 @@ from job.formats.schemas import (
     UnknownSchemaError,
     UnreadableError,
 )
-from job.join_spec.value_format import Format
+from job.spec.value_format import Format
 from job.sql.types import SqlType
 
 HEADER_BYTES = 5

@@ -7,9 +7,9 @@ from job.errors import Problem, SpecError
 from job.formats import avro_schema, proto_schema
 from job.formats.column_rules import ColumnRules, Columns
 from job.formats.schemas import OutputSchema
-from job.join_spec.expressions import Expression
-from job.join_spec.spec import JoinSpec
-from job.join_spec.value_format import Format
+from job.spec.expressions import Expression
+from job.spec.spec import JoinSpec
+from job.spec.value_format import Format
 
 KEY = "key"
 """Name of the only field of a key that is not a STRUCT."""

@@ -13,10 +13,10 @@ from job.formats.schemas import (
     UnknownSchemaError,
     schema_id_of,
 )
-from job.join_spec.side_spec import SideSpec
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import JoinSpec
-from job.join_spec.value_schema import value_schema
+from job.spec.side_spec import SideSpec
+from job.spec.sides import SIDES, Side
+from job.spec.spec import JoinSpec
+from job.spec.value_schema import value_schema
 from job.sql.questions import SqlQuestions
 
 

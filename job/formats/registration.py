@@ -19,7 +19,7 @@ from job.formats.schemas import (
     RegisteredSchema,
     UnknownSchemaError,
 )
-from job.join_spec.value_format import Format
+from job.spec.value_format import Format
 
 T = TypeVar("T")
 

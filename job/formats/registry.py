@@ -25,8 +25,8 @@ from job.formats.schemas import (
     RegisteredSchema,
     UnknownSchemaError,
 )
-from job.join_spec.registry import SchemaRegistrySpec
-from job.join_spec.value_format import Format
+from job.spec.registry import SchemaRegistrySpec
+from job.spec.value_format import Format
 
 ANSWER_SECONDS = 10.0
 _ANSWER_BYTES_MAX = 10_000_000

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from job.errors import StreamjoinError
-from job.join_spec.sides import Side
-from job.join_spec.value_format import Format
-from job.join_spec.value_schema import ValueSchema
+from job.spec.sides import Side
+from job.spec.value_format import Format
+from job.spec.value_schema import ValueSchema
 from job.sql.types import SqlType
 
 UNDECODABLE_VALUE = "undecodable_value"

@@ -13,8 +13,6 @@ import structlog
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
 from job.event_time.partitions import Offsets
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.source_topics import SourceTopics
 from job.kafka.clients import (
     ANSWER_SECONDS,
     EARLIEST,
@@ -28,6 +26,8 @@ from job.kafka.group_offsets import GroupOffsets
 from job.kafka.topic_patterns import matching_topics
 from job.plan.plan import JoinPlan
 from job.protocol.reports import BrokerReport, SideOffsets
+from job.spec.sides import SIDES, Side
+from job.spec.source_topics import SourceTopics
 
 COMMIT_SECONDS = 1.0
 POLL_SECONDS = 5.0

@@ -30,8 +30,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-
 from job.errors import BrokerError
 
 if TYPE_CHECKING:  # executors import this module without it
-    from job.join_spec.source_topics import SourceTopics
     from job.kafka.security import KafkaAccess
+    from job.spec.source_topics import SourceTopics
 
 __all__ = [
     "ANSWER_SECONDS",

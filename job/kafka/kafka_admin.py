@@ -8,9 +8,9 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from job.errors import BrokerError, SecurityError, StreamjoinError
-from job.join_spec.security import Mechanism
 from job.kafka.clients import ANSWER_SECONDS, AdminClient, admin, describe_error, no_broker
 from job.kafka.security import KafkaAccess, librdkafka_settings
+from job.spec.security import Mechanism
 from job.waiting import wait_until
 
 _POLL_SECONDS = 0.05

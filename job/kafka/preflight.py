@@ -11,15 +11,15 @@ from typing import Literal
 from confluent_kafka import KafkaError, KafkaException
 
 from job.errors import SecurityError, TopicError
-from job.join_spec.output import Delivery
-from job.join_spec.security import Mechanism, Protocol
-from job.join_spec.sides import SIDES
-from job.join_spec.source_topics import PARTITIONS_MAX
 from job.kafka.clients import AclOperation, answer, no_broker
 from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.security import KafkaAccess
 from job.kafka.topic_settings import TopicSettings, check_settings, read_settings
 from job.plan.plan import JoinPlan, SidePlan
+from job.spec.output import Delivery
+from job.spec.security import Mechanism, Protocol
+from job.spec.sides import SIDES
+from job.spec.source_topics import PARTITIONS_MAX
 
 _OPERATIONS = {"Read": AclOperation.READ, "Write": AclOperation.WRITE}
 

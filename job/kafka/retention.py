@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from job.errors import RetentionError
 from job.event_time.partitions import Offsets
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.source_topics import SourceTopics
 from job.kafka.clients import EARLIEST, LATEST, AdminClient, list_offsets_of_topics
 from job.kafka.kafka_admin import KafkaAdmin
 from job.plan.plan import JoinPlan
+from job.spec.sides import SIDES, Side
+from job.spec.source_topics import SourceTopics
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
 
 from job.errors import SecurityError
 from job.formats.registry import RegistryAccess, registry_access
-from job.join_spec.registry import SchemaRegistrySpec
-from job.join_spec.security import KafkaSecurity, Mechanism, text_without_controls
+from job.spec.registry import SchemaRegistrySpec
+from job.spec.security import KafkaSecurity, Mechanism, text_without_controls
 
 _JAVA = "org.apache.kafka.common.security"
 _LOGIN_MODULES = {

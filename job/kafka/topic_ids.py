@@ -15,12 +15,12 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
 
 from job.errors import CheckpointError, RetentionError, StreamjoinError
 from job.event_time.partitions import Offsets
-from job.join_spec.output import Delivery
-from job.join_spec.sides import SIDES, Side
 from job.kafka.clients import ANSWER_SECONDS, AdminClient, answer
 from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
+from job.spec.output import Delivery
+from job.spec.sides import SIDES, Side
 
 # A topic that cannot be described at present; its absence is reported by other checks.
 _NOT_DESCRIBED = frozenset(

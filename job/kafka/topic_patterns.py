@@ -5,12 +5,12 @@ from collections.abc import Mapping
 import structlog
 
 from job.errors import TopicError
-from job.join_spec.sides import SIDES, Side
 from job.kafka.clients import ANSWER_SECONDS, AdminClient
 from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.security import KafkaAccess
 from job.plan.fingerprint import recorded_topics
 from job.plan.plan import JoinPlan
+from job.spec.sides import SIDES, Side
 
 # Prefix of Kafka's internal topics, and by convention of topics of tools.
 _INTERNAL = "__"

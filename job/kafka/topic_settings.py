@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, KafkaException
 
 from job.errors import TopicError
-from job.join_spec.durations import duration_text, milliseconds
 from job.kafka.clients import describe_error, no_broker, topic_settings
 from job.kafka.kafka_admin import KafkaAdmin
 from job.plan.plan import JoinPlan
+from job.spec.durations import duration_text, milliseconds
 
 Settings = Mapping[str, str]
 

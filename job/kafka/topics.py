@@ -9,10 +9,10 @@ from concurrent.futures import Future
 from confluent_kafka import KafkaError, KafkaException
 
 from job.errors import TopicError
-from job.join_spec.sides import SIDES
 from job.kafka.clients import AdminClient, NewTopic, admin, answer, describe_error, no_broker
 from job.kafka.security import KafkaAccess, kafka_access, librdkafka_settings
 from job.plan.plan import JoinPlan
+from job.spec.sides import SIDES
 from job.waiting import wait_until
 
 # A broker takes seconds to start, on a busy machine a minute or more.

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from job.join_spec.expressions import Expression
-from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
+from job.spec.expressions import Expression
+from job.spec.sides import SIDES, Side
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from openlineage.client.generated.base import RunFacet
 from openlineage.client.naming.dataset import Kafka
 
 from job.instants import utc_text
-from job.join_spec.value_schema import RECORD_COLUMNS
 from job.lineage.columns import Source, sources_of_columns, sources_of_rows
 from job.plan.plan import JoinPlan
+from job.spec.value_schema import RECORD_COLUMNS
 
 PRODUCER = f"urn:streamjoin:{version('streamjoin')}"
 _INDIRECT = {"JOIN", "FILTER"}

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from job.join_spec.sides import SIDES, Side
 from job.plan import tuning
 from job.plan.plan import Deduplication, JoinPlan, SidePlan
+from job.spec.sides import SIDES, Side
 from job.sql.types import BIGINT, BINARY, STRING, TIMESTAMP, SqlType
 
 _DAY_SECONDS = 86_400

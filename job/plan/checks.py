@@ -8,8 +8,8 @@ join.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from job.join_spec.expressions import Expression, conjunction
-from job.join_spec.sides import SIDES, Side
+from job.spec.expressions import Expression, conjunction
+from job.spec.sides import SIDES, Side
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ for both.
 from collections.abc import Iterator
 
 from job.errors import Problem
-from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.position import position_column
+from job.spec.sides import SIDES, Side
 
 # Types whose equal values have equal bytes in state.
 _TYPES = frozenset({

@@ -3,11 +3,6 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
-from job.join_spec.durations import duration_text
-from job.join_spec.join_conditions import JoinType
-from job.join_spec.output import Delivery
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.value_format import KeyFormat
 from job.plan.capacity import AvailableResources, expected_load
 from job.plan.explain_deduplication import stored_id_lines
 from job.plan.explain_left_out import left_out_lines
@@ -17,6 +12,11 @@ from job.plan.explain_schemas import key_as_json, output_as_json, schema_lines
 from job.plan.fingerprint import fingerprint
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.tuning import TRANSACTION_TIMEOUT_SECONDS
+from job.spec.durations import duration_text
+from job.spec.join_conditions import JoinType
+from job.spec.output import Delivery
+from job.spec.sides import SIDES, Side
+from job.spec.value_format import KeyFormat
 
 _WIDTH = 18
 

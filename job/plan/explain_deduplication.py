@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from job.join_spec.durations import duration_text
-from job.join_spec.sides import Side
 from job.plan.capacity import expected_ids
 from job.plan.explain_load import rounded, size
 from job.plan.plan import JoinPlan
+from job.spec.durations import duration_text
+from job.spec.sides import Side
 
 
 def stored_id_lines(plan: JoinPlan, side: Side) -> Iterator[tuple[str, str]]:

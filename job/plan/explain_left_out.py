@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from job.join_spec.output import Delivery
 from job.plan.explain_real_time import dead_letter_lines
 from job.plan.plan import JoinPlan
+from job.spec.output import Delivery
 
 
 def left_out_lines(plan: JoinPlan) -> Iterator[tuple[str, str]]:

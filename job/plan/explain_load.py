@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from datetime import timedelta
 from textwrap import wrap
 
-from job.join_spec.durations import duration_text
-from job.join_spec.sides import SIDES
 from job.plan import tuning
 from job.plan.capacity import (
     MODEL,
@@ -17,6 +15,8 @@ from job.plan.capacity import (
     Load,
     SideLoad,
 )
+from job.spec.durations import duration_text
+from job.spec.sides import SIDES
 
 _LINE = 80
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")

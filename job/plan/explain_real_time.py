@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 
-from job.join_spec.durations import duration_text
-from job.join_spec.output import Delivery
 from job.plan.plan import JoinPlan
 from job.plan.real_time import (
     BEHIND_MAX,
@@ -14,6 +12,8 @@ from job.plan.real_time import (
     RECORDS_BEHIND_MAX,
     RealTimePlan,
 )
+from job.spec.durations import duration_text
+from job.spec.output import Delivery
 
 Line = tuple[str, str]
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from job.formats.schemas import OutputSchema
-from job.join_spec.sides import SIDES
-from job.join_spec.value_format import Format
 from job.plan.plan import JoinPlan
+from job.spec.sides import SIDES
+from job.spec.value_format import Format
 
 Line = tuple[str, str]
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from job.formats.schemas import schema_id_of
-from job.join_spec.durations import duration_text
-from job.join_spec.engine import Engine
-from job.join_spec.expressions import columns_of
-from job.join_spec.output import OutputTimestamp
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.source_topics import SourceTopics
 from job.plan import tuning
 from job.plan.plan import JoinPlan
+from job.spec.durations import duration_text
+from job.spec.engine import Engine
+from job.spec.expressions import columns_of
+from job.spec.output import OutputTimestamp
+from job.spec.sides import SIDES, Side
+from job.spec.source_topics import SourceTopics
 from job.sql.questions import Columns, SqlError, SqlQuestions
 
 _ENGINE = "engine"

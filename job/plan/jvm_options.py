@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from job.join_spec.engine import Engine
-from job.join_spec.security import KafkaSecurity
 from job.plan import real_time, tuning
+from job.spec.engine import Engine
+from job.spec.security import KafkaSecurity
 
 
 def driver_options(engine: Engine, security: KafkaSecurity | None) -> str:

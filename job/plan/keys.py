@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from job.errors import Problem
-from job.join_spec.expressions import Expression, Scope
-from job.join_spec.sides import SIDES
 from job.plan.plan import JoinPlan
+from job.spec.expressions import Expression, Scope
+from job.spec.sides import SIDES
 from job.sql.questions import SqlError
 from job.sql.types import STRING, SqlType
 

@@ -9,9 +9,9 @@ sides.
 from collections.abc import Iterator
 from contextlib import suppress
 
-from job.join_spec.expressions import Expression, Scope, column_name, renamed
-from job.join_spec.sides import OTHER_SIDE, Side
 from job.plan.plan import JoinPlan
+from job.spec.expressions import Expression, Scope, column_name, renamed
+from job.spec.sides import OTHER_SIDE, Side
 from job.sql.questions import SqlError
 
 

@@ -6,13 +6,13 @@ from functools import partial
 
 from job.errors import Problem, SpecError
 from job.formats.output_schemas import key_schema, value_schema
-from job.join_spec.expressions import Expression, Scope, expression, predicate
-from job.join_spec.output import OutputTimestamp
-from job.join_spec.spec import JoinSpec
-from job.join_spec.value_schema import RECORD_COLUMN_NAMES
 from job.plan import tuning
 from job.plan.plan import OutputPlan
 from job.plan.problems import Parser, Problems, optional
+from job.spec.expressions import Expression, Scope, expression, predicate
+from job.spec.output import OutputTimestamp
+from job.spec.spec import JoinSpec
+from job.spec.value_schema import RECORD_COLUMN_NAMES
 
 
 def output_plan(problems: Problems, spec: JoinSpec, scope: Scope) -> OutputPlan | None:

@@ -10,24 +10,24 @@ from functools import cached_property
 from urllib.parse import urlsplit
 
 from job.formats.schemas import OutputSchema, ReaderSchema
-from job.join_spec.durations import duration_text, milliseconds
-from job.join_spec.engine import Engine
-from job.join_spec.expressions import Expression, column_name
-from job.join_spec.join_conditions import JoinType, MatchWindow
-from job.join_spec.output import Delivery
-from job.join_spec.registry import SchemaRegistrySpec
-from job.join_spec.security import KafkaSecurity
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.source_topics import SourceTopics
-from job.join_spec.start_positions import StartPositions, start_options
-from job.join_spec.value_format import Format, KeyFormat
-from job.join_spec.value_schema import Column, ValueSchema
-from job.join_spec.windows import TumblingWindow
 from job.plan import real_time, tuning
 from job.plan.checks import ResultChecks, SideChecks
 from job.plan.jvm_options import driver_options, with_token_endpoint
 from job.plan.position import position_column
 from job.plan.real_time import RealTimePlan
+from job.spec.durations import duration_text, milliseconds
+from job.spec.engine import Engine
+from job.spec.expressions import Expression, column_name
+from job.spec.join_conditions import JoinType, MatchWindow
+from job.spec.output import Delivery
+from job.spec.registry import SchemaRegistrySpec
+from job.spec.security import KafkaSecurity
+from job.spec.sides import SIDES, Side
+from job.spec.source_topics import SourceTopics
+from job.spec.start_positions import StartPositions, start_options
+from job.spec.value_format import Format, KeyFormat
+from job.spec.value_schema import Column, ValueSchema
+from job.spec.windows import TumblingWindow
 from job.sql.types import SqlType
 
 
@@ -97,7 +97,7 @@ class SidePlan:
 
     @property
     def partition_numbers(self) -> tuple[int, ...]:
-        """Number of each of these partitions (job/join_spec/source_topics.py)."""
+        """Number of each of these partitions (job/spec/source_topics.py)."""
         return tuple(
             self.topics.number(topic, partition)
             for topic, count in zip(self.topics.names, self.partition_counts, strict=False)

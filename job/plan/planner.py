@@ -10,19 +10,6 @@ from functools import partial
 
 from job.errors import Problem, SpecError
 from job.formats.schemas import ReaderSchema
-from job.join_spec.expressions import Expression, Scope, condition, expression, predicate
-from job.join_spec.join_conditions import JoinType
-from job.join_spec.side_spec import SideSpec
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import JoinSpec
-from job.join_spec.start_positions import start_options
-from job.join_spec.value_schema import (
-    RECORD_COLUMN_NAMES,
-    RECORD_COLUMNS,
-    ValueSchema,
-    refuse_other_keys,
-    value_schema,
-)
 from job.plan import tuning
 from job.plan.checks import result_checks, side_checks
 from job.plan.deduplication import deduplication_problems
@@ -38,6 +25,19 @@ from job.plan.plan import (
 )
 from job.plan.problems import Problems, optional
 from job.plan.real_time import real_time_plan, unsupported
+from job.spec.expressions import Expression, Scope, condition, expression, predicate
+from job.spec.join_conditions import JoinType
+from job.spec.side_spec import SideSpec
+from job.spec.sides import SIDES, Side
+from job.spec.spec import JoinSpec
+from job.spec.start_positions import start_options
+from job.spec.value_schema import (
+    RECORD_COLUMN_NAMES,
+    RECORD_COLUMNS,
+    ValueSchema,
+    refuse_other_keys,
+    value_schema,
+)
 from job.sql.questions import SqlQuestions
 from job.sql.types import TIMESTAMP, SqlType
 

@@ -1,13 +1,13 @@
 """The position of a record in Kafka as one BIGINT: partition * 2^48 + offset.
 
 With several topics on a side, "partition" is the number that also contains the index of the topic
-(job/join_spec/source_topics.py).
+(job/spec/source_topics.py).
 
 Spark carries the position of each row through the join; result ids, dead letters and lookups read
 partition and offset from it.
 """
 
-from job.join_spec.sides import Side
+from job.spec.sides import Side
 
 _OFFSET_BITS = 48
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TypeVar
 
 from job.errors import Problem, SpecError
-from job.join_spec.expressions import Expression, Scope
+from job.spec.expressions import Expression, Scope
 
 Result = TypeVar("Result")
 Parser = Callable[[str, Scope, str], Expression]

@@ -10,12 +10,12 @@ from datetime import timedelta
 from types import MappingProxyType
 
 from job.errors import Problem
-from job.join_spec.durations import duration_text
-from job.join_spec.engine import CHECKPOINT_INTERVAL_MIN, Engine, RealTimeSpec
-from job.join_spec.output import Delivery
-from job.join_spec.sides import SIDES
-from job.join_spec.spec import JoinSpec
 from job.plan import tuning
+from job.spec.durations import duration_text
+from job.spec.engine import CHECKPOINT_INTERVAL_MIN, Engine, RealTimeSpec
+from job.spec.output import Delivery
+from job.spec.sides import SIDES
+from job.spec.spec import JoinSpec
 
 # Micro-batches follow an interval that leaves more records unread than these, and more than the
 # topics receive in this time. The pause between two intervals is shorter. On a busy machine rows

@@ -6,14 +6,14 @@ encoding/ decodes Avro and Protobuf; the later steps are the same.
 """
 
 from job.formats.schemas import OF_A_REGISTRY
-from job.join_spec.durations import milliseconds
-from job.join_spec.expressions import column_name
-from job.join_spec.value_schema import Column
 from job.plan import written_numbers
 from job.plan.plan import SidePlan
 from job.plan.position import position_column, position_sql
 from job.plan.record_checks import EXPRESSION_FAILED
 from job.protocol.reasons import REASONS
+from job.spec.durations import milliseconds
+from job.spec.expressions import column_name
+from job.spec.value_schema import Column
 from job.sql.literals import quoted
 from job.sql.types import BIGINT, SMALLINT, STRING, TIMESTAMP, TINYINT, SqlType
 

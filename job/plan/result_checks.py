@@ -6,10 +6,10 @@ plan.py) and is detected here: it is not a result, but a dead letter.
 
 from collections.abc import Iterator
 
-from job.join_spec.expressions import Expression
-from job.join_spec.sides import OTHER_SIDE, Side
 from job.plan.plan import JoinPlan, guarded
 from job.plan.position import position_column
+from job.spec.expressions import Expression
+from job.spec.sides import OTHER_SIDE, Side
 from job.sql.literals import quoted
 
 TRIED = "tried"

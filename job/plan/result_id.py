@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from job.join_spec.sides import SIDES, Side
+from job.spec.sides import SIDES, Side
 
 ID_HEADER = "streamjoin-id"
 """Header of an output record."""

@@ -1,8 +1,8 @@
 """The parts of a result as Spark SQL over joined rows. Only text."""
 
-from job.join_spec.value_format import KeyFormat
 from job.plan import result_checks
 from job.plan.plan import JoinPlan
+from job.spec.value_format import KeyFormat
 from job.sql.literals import quoted
 
 # Nulls are written: an unmatched row has null in the fields of the other side.

@@ -6,11 +6,11 @@ from copy import deepcopy
 from typing import Any
 
 from job.errors import Problem, SetupError, SpecError
-from job.join_spec.document import parsed
-from job.join_spec.sides import SIDES
-from job.join_spec.spec import spec_from_document
-from job.join_spec.variables import filled
 from job.plan.planner import join_plan
+from job.spec.document import parsed
+from job.spec.sides import SIDES
+from job.spec.spec import spec_from_document
+from job.spec.variables import filled
 from job.sql.questions import SqlQuestions
 
 # Valid values of required fields on which no expression depends.

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping
 from pydantic import BaseModel, ConfigDict
 
 from job.errors import Problem, SpecError
-from job.join_spec.spec import spec_from_yaml
 from job.plan.explain import explained
 from job.plan.fingerprint import incompatible_changes
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.plan.sql_problems import with_sql_problems
 from job.protocol.results import FieldProblem, FrozenChange, ValidationResult
+from job.spec.spec import spec_from_yaml
 from job.sql.questions import SqlQuestions
 
 

@@ -9,7 +9,7 @@ object or a list in a STRING field is not restored.
 
 from collections.abc import Iterator
 
-from job.join_spec.value_schema import Column
+from job.spec.value_schema import Column
 from job.sql.literals import quoted
 from job.sql.types import STRING, SqlType
 

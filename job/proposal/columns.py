@@ -8,10 +8,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from job.errors import SpecError
 from job.formats.schemas import ReaderSchema
-from job.join_spec.field_types import ColumnName
-from job.join_spec.value_schema import RECORD_COLUMN_NAMES, Column, refuse_other_keys, schema_of
 from job.semantics.input_records import InputRecord
 from job.semantics.json_lines import Json, Members, Number, any_json
+from job.spec.field_types import ColumnName
+from job.spec.value_schema import RECORD_COLUMN_NAMES, Column, refuse_other_keys, schema_of
 from job.sql.questions import SqlError, SqlQuestions
 from job.sql.types import (
     BIGINT,

@@ -11,11 +11,6 @@ from pathlib import Path
 from job.errors import StreamjoinError
 from job.formats.pinning import reader_schemas
 from job.formats.registry import registry_access
-from job.join_spec.document import parsed
-from job.join_spec.join_conditions import JoinType
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import kafka_from_document, registry_from_document, spec_from_yaml
-from job.join_spec.variables import filled
 from job.kafka.security import KafkaAccess, kafka_access
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
@@ -26,6 +21,11 @@ from job.proposal.sample import Sample, sample_of, topic_names
 from job.proposal.spec_text import Proposal, scalar, spec_text
 from job.semantics.simulate import simulate
 from job.semantics.simulation_plan import NotExactError
+from job.spec.document import parsed
+from job.spec.join_conditions import JoinType
+from job.spec.sides import SIDES, Side
+from job.spec.spec import kafka_from_document, registry_from_document, spec_from_yaml
+from job.spec.variables import filled
 from job.sql.questions import SqlQuestions
 from job.sql.rows import EvaluationError, SqlRows
 from job.sql.worker import CostError

@@ -9,13 +9,13 @@ from job.formats.pinning import newest_schema
 from job.formats.registry import RegistryAccess
 from job.formats.schemas import ReaderSchema
 from job.instants import EPOCH
-from job.join_spec.registry import default_subject
-from job.join_spec.sides import Side
-from job.join_spec.value_format import Format
-from job.join_spec.value_schema import Column, schema_of
 from job.proposal.columns import Row, Table, declarable
 from job.proposal.sample import Sample
 from job.semantics.json_lines import Json, Number
+from job.spec.registry import default_subject
+from job.spec.sides import Side
+from job.spec.value_format import Format
+from job.spec.value_schema import Column, schema_of
 from job.sql.types import BIGINT, INT, STRING, TIMESTAMP, SqlType
 
 _WIRE_FORMAT = b"\0"

@@ -8,11 +8,11 @@ from datetime import timedelta
 
 import yaml
 
-from job.join_spec.durations import duration_text
-from job.join_spec.join_conditions import JoinType
-from job.join_spec.sides import SIDES, Side
 from job.proposal.choices import RECORD_TIMESTAMP, EventTime, distances, longer
 from job.proposal.columns import Table
+from job.spec.durations import duration_text
+from job.spec.join_conditions import JoinType
+from job.spec.sides import SIDES, Side
 from job.sql.types import TIMESTAMP, SqlType
 
 _DELAY_MIN = timedelta(seconds=10)

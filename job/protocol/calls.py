@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from job.join_spec.sides import Side
-from job.join_spec.start_positions import StartPositions
+from job.spec.sides import Side
+from job.spec.start_positions import StartPositions
 
 Verb = Literal["pause", "resume", "stop", "restart", "reset", "change", "undo", "cancel"]
 

@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from job.instants import to_epoch_ms
-from job.join_spec.sides import Side
-from job.join_spec.source_topics import ONE_TOPIC_EACH, SourceTopics
 from job.protocol.reasons import REASONS
+from job.spec.sides import Side
+from job.spec.source_topics import ONE_TOPIC_EACH, SourceTopics
 
 
 class _Value(BaseModel):

@@ -6,8 +6,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
-from job.join_spec.sides import Side
-from job.join_spec.start_positions import StartPositions
+from job.spec.sides import Side
+from job.spec.start_positions import StartPositions
 
 
 class _Report(BaseModel):

@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from job.join_spec.sides import Side
 from job.protocol.progress import BatchProgress
 from job.protocol.status import Failure
+from job.spec.sides import Side
 
 
 class _Result(BaseModel):

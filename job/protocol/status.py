@@ -8,8 +8,6 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from job.instants import from_epoch_ms
-from job.join_spec.sides import Side
-from job.join_spec.source_topics import SourceTopics
 from job.protocol.progress import BatchProgress
 from job.protocol.reports import (
     BrokerReport,
@@ -20,6 +18,8 @@ from job.protocol.reports import (
     StateCount,
 )
 from job.protocol.totals import SideTotals, Totals
+from job.spec.sides import Side
+from job.spec.source_topics import SourceTopics
 
 T = TypeVar("T")
 

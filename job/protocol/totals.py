@@ -7,9 +7,9 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from job.join_spec.sides import Side
 from job.protocol.progress import BatchProgress, SideProgress
 from job.protocol.reasons import DEAD_LETTER_REASONS, REASONS, RESULT_REASONS
+from job.spec.sides import Side
 
 TRANSACTION_RESULTS = ("committed", "skipped", "aborted", "fenced")
 """Result of a transaction, one per batch and state partition.

@@ -17,8 +17,6 @@ from job.delivery.record_writer import RecordWriter
 from job.delivery.sink import RunningQuery
 from job.errors import QueryError
 from job.event_time.partitions import Offsets, Partitions
-from job.join_spec.durations import milliseconds
-from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
 from job.protocol.reports import ChangeReport
 from job.protocol.status import Phase
@@ -43,6 +41,8 @@ from job.query.pacing import Pacing
 from job.query.query_hooks import QueryHooks
 from job.query.runtime import QueryRun
 from job.replay.replay import Replay, ReplayPhase
+from job.spec.durations import milliseconds
+from job.spec.sides import SIDES, Side
 
 # Event times that a crash loses only delay the watermark after the restart.
 WRITE_SECONDS = 5.0

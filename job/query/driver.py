@@ -20,7 +20,7 @@ Results do not depend on the phase. A crash at any moment is safe, because each 
 from the checkpoint: Spark writes the watermark into its commit log and its offset log, the phase of
 a replay follows from the offsets, and a repeated batch has the watermark of its first run.
 
-Exactly-once delivery (real_time/DeliveredParts.java) depends on three duties:
+Exactly-once delivery (writer/DeliveredParts.java) depends on three duties:
 
 - An interval and its watermark are recorded before any row of the interval can be written. The
   record is replaced only after Spark has committed the interval and all that repeats it.
@@ -44,12 +44,12 @@ from job.event_time.fair_reading import Reading, records_max, waiting_partitions
 from job.event_time.interval import Interval
 from job.event_time.partitions import BatchRead, Offsets, Partitions
 from job.event_time.watermark import watermark_ms
-from job.join_spec.sides import SIDES, Side
 from job.plan.real_time import CAUGHT_UP_RECORDS, has_caught_up, is_behind
 from job.plan.tuning import MAX_OFFSETS_PER_TRIGGER
 from job.protocol.status import Phase
 from job.query.pacing import Pacing
 from job.replay.replay import Replay, ReplayPhase
+from job.spec.sides import SIDES, Side
 
 
 @dataclass(frozen=True)

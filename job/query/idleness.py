@@ -24,10 +24,10 @@ import structlog
 
 from job.event_time.watermark import event_time_of
 from job.instants import to_epoch_ms
-from job.join_spec.durations import milliseconds
-from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan, SidePlan
 from job.query.stats import QueryStats
+from job.spec.durations import milliseconds
+from job.spec.sides import SIDES, Side
 
 # Short compared with usual values of `idle_after`. The brokers are polled less often.
 POLL_SECONDS = 1.0

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 import structlog
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.join_spec.sides import SIDES
+from job.join.processor import RowCounts
 from job.protocol.totals import LiveFigures
 from job.query.runtime import QueryRun
-from job.real_time.join import RowCounts
 from job.spark.live_rows import LiveInterval, LiveRows
+from job.spec.sides import SIDES
 
 LIVE_SECONDS = 1.0
 

@@ -20,8 +20,6 @@ from job.formats.pinning import check_schema_evolution
 from job.formats.registration import ensure_registered
 from job.formats.registry import RegistryAccess
 from job.formats.schemas import OutputSchema
-from job.join_spec.sides import SIDES
-from job.join_spec.start_positions import StartPositions
 from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.preflight import TopicsSnapshot, check_topics
 from job.kafka.retention import check_added_topics, check_retention
@@ -41,6 +39,8 @@ from job.query.cluster import (
 from job.query.stats import QueryStats
 from job.replay.replay import Replay
 from job.settings import JobSettings
+from job.spec.sides import SIDES
+from job.spec.start_positions import StartPositions
 
 _log = structlog.get_logger()
 

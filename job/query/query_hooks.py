@@ -10,8 +10,6 @@ from pyspark.sql import SparkSession
 
 from job.delivery.sink import START_SECONDS, RunningQuery
 from job.event_time.partitions import BatchRead, Offsets
-from job.join_spec.sides import Side
-from job.join_spec.source_topics import SourceTopics
 from job.spark.batch_read import batch_read
 from job.spark.before_first_batch import BeforeFirstBatch
 from job.spark.between_batches import prevent_next_batch
@@ -19,6 +17,8 @@ from job.spark.interval_duration import set_interval_duration
 from job.spark.interval_read import EndedInterval, ended_interval
 from job.spark.kafka_reader import Limit, LimitedReading
 from job.spark.watermark import current_watermark, raise_watermark
+from job.spec.sides import Side
+from job.spec.source_topics import SourceTopics
 
 
 class QueryHooks:

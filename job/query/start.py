@@ -11,12 +11,12 @@ from pyspark.sql import SparkSession
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.successor import read_replay
 from job.dataflow.dataflow import kafka_dataflow
-from job.dataflow.joins import Join, join_of
 from job.dataflow.written import TopicLimits
 from job.delivery.dead_letter_writer import DeadLetterWriter
 from job.delivery.kept_back import KeptBack
 from job.delivery.record_writer import RecordWriter, record_writer
 from job.delivery.sink import BatchSink, RunningQuery, start_intervals, start_micro_batches
+from job.join.join import Join, join_of
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
 from job.plan.real_time import CATCH_UP_CONF

@@ -15,8 +15,6 @@ import structlog
 from job.errors import StreamjoinError
 from job.event_time.partitions import Offsets, Partitions
 from job.event_time.watermark import event_time_of
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.source_topics import ONE_TOPIC_EACH, SourceTopics
 from job.protocol.progress import (
     BatchProgress,
     batch_progress,
@@ -27,6 +25,8 @@ from job.protocol.reports import ChangeReport, SideEventTimes, StateCount
 from job.protocol.status import Failure
 from job.protocol.totals import LiveFigures, Totals
 from job.query.state_rows import StateRowCounter
+from job.spec.sides import SIDES, Side
+from job.spec.source_topics import ONE_TOPIC_EACH, SourceTopics
 
 # As many as an operator scrolls through; a batch is about 4 kB of JSON.
 BATCHES_KEPT = 100

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from job.event_time.partitions import Offsets, RecordedEventTimes
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.source_topics import SourceTopics
+from job.spec.sides import SIDES, Side
+from job.spec.source_topics import SourceTopics
 
 
 @dataclass(frozen=True)

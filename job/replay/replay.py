@@ -22,9 +22,9 @@ from pydantic import Field
 
 from job.document import Document
 from job.event_time.partitions import Offsets, Partitions, RecordedEventTimes, RecordedOffsets
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.start_positions import StartPositions
 from job.replay.cut import LateBelow, PlannedBatch, late_by_batch
+from job.spec.sides import SIDES, Side
+from job.spec.start_positions import StartPositions
 
 
 class ReplayPhase(StrEnum):

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from job.errors import StreamjoinError
-from job.join_spec.durations import duration, milliseconds
-from job.join_spec.sides import SIDES
 from job.plan.plan import JoinPlan, SidePlan
 from job.semantics.input_records import InputLineError, InputRecord, records_of_jsonl
 from job.semantics.simulate import DEFAULT_BATCH_SIZE, simulate
@@ -13,6 +11,8 @@ from job.semantics.simulated_topics import with_named_topics
 from job.semantics.simulation_plan import NotExactError
 from job.semantics.spec_tests import Outcome, SpecTest, run_spec_test
 from job.semantics.trace import batch_lines, trace_lines
+from job.spec.durations import duration, milliseconds
+from job.spec.sides import SIDES
 from job.sql.rows import EvaluationError, SqlRows
 
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from job.join_spec.source_topics import PARTITIONS_MAX, SourceTopics
 from job.plan import record_sql
 from job.plan.plan import SidePlan
 from job.semantics.json_lines import Json, Members, Number, any_json, compact_text, valid_text
+from job.spec.source_topics import PARTITIONS_MAX, SourceTopics
 from job.sql.rows import SqlRows
 
 

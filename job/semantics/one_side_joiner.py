@@ -8,7 +8,6 @@ differences.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from job.join_spec.join_conditions import JoinType
 from job.semantics.event_time import is_behind
 from job.semantics.events import (
     Evicted,
@@ -23,6 +22,7 @@ from job.semantics.events import (
 from job.semantics.rows import JoinedRow, Key, Row, Side, joined, other
 from job.semantics.state_manager_v4 import KeyToValuePair, SymmetricHashJoinStateManagerV4
 from job.semantics.watermark_predicates import WatermarkPredicate
+from job.spec.join_conditions import JoinType
 
 
 @dataclass(frozen=True)

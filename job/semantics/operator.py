@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from job.join_spec.join_conditions import JoinType
 from job.semantics.event_time import BatchWatermarks
 from job.semantics.events import Observer, ignore_event
 from job.semantics.one_side_joiner import OneSideHashJoiner, SideInput, SideRules
@@ -32,11 +31,12 @@ from job.semantics.watermark_predicates import (
     WatermarkPredicates,
     state_watermark_predicates,
 )
+from job.spec.join_conditions import JoinType
 
 OPERATOR = "StreamingSymmetricHashJoinExec"
 
 Processor: TypeAlias = Literal["batch", "interval"]
-"""The processor of the real-time engine, job/real_time/StreamJoin.java, in a micro-batch or in an
+"""The processor of the real-time engine, job/join/StreamJoin.java, in a micro-batch or in an
 interval of real time. In an interval rows are late by its own watermark."""
 
 SUPPORTED_JOIN_TYPES = frozenset({

@@ -11,8 +11,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from job.join_spec.durations import milliseconds
-from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
 from job.semantics import events
 from job.semantics.backlog import PlannedBatch, backlog_batches
@@ -23,6 +21,8 @@ from job.semantics.query import JoinQuery
 from job.semantics.rows import JoinedRow, Key, Row
 from job.semantics.simulated_side import BadRecord, DecodedRow
 from job.semantics.simulation_plan import SimulationPlan, simulation_plan
+from job.spec.durations import milliseconds
+from job.spec.sides import SIDES, Side
 from job.sql.rows import SqlRows
 
 DEFAULT_BATCH_SIZE = 1_000

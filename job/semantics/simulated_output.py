@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from job.join_spec.value_format import KeyFormat
 from job.plan import result_checks, result_sql
 from job.plan.plan import JoinPlan
 from job.semantics.rows import JoinedRow, Row
 from job.semantics.simulated_side import DecodedRow, SideReader
+from job.spec.value_format import KeyFormat
 from job.sql.rows import SqlRows
 
 

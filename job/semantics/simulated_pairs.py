@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from job.join_spec.durations import milliseconds
-from job.join_spec.join_conditions import MatchWindow
 from job.plan.plan import JoinPlan
 from job.semantics.rows import MICROS_PER_MS, JoinedRow
 from job.semantics.simulated_side import DecodedRow, SideReader
+from job.spec.durations import milliseconds
+from job.spec.join_conditions import MatchWindow
 from job.sql.rows import SqlRows
 
 

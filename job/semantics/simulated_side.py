@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from job.join_spec.expressions import column_name
-from job.join_spec.sides import Side
-from job.join_spec.value_format import Format
 from job.plan import record_checks, record_sql
 from job.plan.plan import JoinPlan, SidePlan
 from job.plan.position import position_column
 from job.semantics.input_records import InputRecord
 from job.semantics.rows import Key
+from job.spec.expressions import column_name
+from job.spec.sides import Side
+from job.spec.value_format import Format
 from job.sql.rows import SqlRows
 
 _RECORD = (

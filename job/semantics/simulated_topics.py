@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from job.join_spec.sides import Side
-from job.join_spec.source_topics import SourceTopics
 from job.plan.plan import JoinPlan
 from job.semantics.json_lines import Members, any_json
+from job.spec.sides import Side
+from job.spec.source_topics import SourceTopics
 
 
 def with_named_topics(plan: JoinPlan, lines: Mapping[Side, Sequence[str]]) -> JoinPlan:

@@ -8,9 +8,6 @@ SQL (job/sql/rows.py).
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from job.join_spec.durations import milliseconds
-from job.join_spec.join_conditions import JoinType
-from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
 from job.semantics.deduplication import DeduplicationPlan
 from job.semantics.one_side_joiner import SideInput, SideRules
@@ -20,6 +17,9 @@ from job.semantics.simulated_output import SimulatedOutput
 from job.semantics.simulated_pairs import PairCondition
 from job.semantics.simulated_side import DecodedRow, SideReader
 from job.semantics.watermark_predicates import JoinCondition
+from job.spec.durations import milliseconds
+from job.spec.join_conditions import JoinType
+from job.spec.sides import SIDES, Side
 from job.sql.rows import SqlRows
 
 # The job runs an anti join as an outer join, and keeps the unmatched rows.

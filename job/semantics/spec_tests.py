@@ -16,12 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from job.join_spec.sides import SIDES
 from job.plan.plan import JoinPlan
 from job.semantics.input_records import InputLineError, records_of_jsonl
 from job.semantics.simulate import SimulatedBatch, simulate
 from job.semantics.simulated_topics import with_named_topics
 from job.semantics.trace import DROPPED, failed_text, outcome, place
+from job.spec.sides import SIDES
 from job.sql.rows import SqlRows
 
 Row = Mapping[str, Any]

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from job.instants import from_epoch_ms, utc_text
-from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
 from job.plan.record_checks import EXPRESSION_FAILED
 from job.protocol.reasons import REASONS
@@ -13,6 +12,7 @@ from job.semantics.input_records import InputRecord
 from job.semantics.rows import Row, other
 from job.semantics.simulate import FailedResult, SimulatedBatch
 from job.semantics.simulated_side import DecodedRow
+from job.spec.sides import SIDES, Side
 
 DROPPED = "dropped"
 

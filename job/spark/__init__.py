@@ -33,9 +33,9 @@ Other parts of the job also depend on Spark's internals:
 - checkpoint/join_state.py: the names and columns of the join's state stores;
 - change/cut.py: the text of the offset log;
 - change/files.py: the commit log, and the file with the start offsets of the Kafka source;
-- the Java classes of real_time/, encoding/ and sql/: classes of Catalyst and of the state store. Their
+- the Java classes of join/, writer/, encoding/ and sql/: classes of Catalyst and of the state store. Their
   compilation checks that each member exists;
-- real_time/join.py, real_time/transactions.py and the modules of encoding/ call these classes with
+- join/processor.py, writer/transactions.py and the modules of encoding/ call these classes with
   Spark's objects in the JVM: SparkContext: _gateway, _jsc; SparkSession: _jvm; DataFrame: _jdf;
   DataStreamWriter: _jwrite; ensure_callback_server_started.
 """  # noqa: E501

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.event_time.partitions import EVENT_TIMES, BatchRead, EventTimes
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.source_topics import SourceTopics
 from job.jvm_class import jvm_class
 from job.spark.observed_metrics import batch_metrics
 from job.spark.stream_execution import stream_execution
+from job.spec.sides import SIDES, Side
+from job.spec.source_topics import SourceTopics
 
 OffsetsOfSide = Mapping[int, int]
 

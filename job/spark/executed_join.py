@@ -12,8 +12,8 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.join_spec.sides import Side
 from job.spark.stream_execution import batch_execution, plan_nodes
+from job.spec.sides import Side
 
 Offsets = Mapping[str, Mapping[str, int]]
 """Per topic and partition, as Spark's Kafka source writes them."""

@@ -12,9 +12,9 @@ from datetime import timedelta
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.join_spec.durations import milliseconds
 from job.jvm_class import jvm_class
 from job.spark.stream_execution import plan_nodes, stream_execution
+from job.spec.durations import milliseconds
 
 
 def set_interval_duration(query: StreamingQuery, spark: SparkSession, duration: timedelta) -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.event_time.partitions import BatchRead, Offsets
-from job.join_spec.sides import SIDES
 from job.spark.batch_read import event_times, newest
 from job.spark.observed_metrics import execution_metrics
 from job.spark.stream_execution import stream_execution
+from job.spec.sides import SIDES
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from job.join_spec.sides import Side
 from job.jvm_class import jvm_class
 from job.spark.stream_execution import plan_nodes
+from job.spec.sides import Side
 
 
 def join_input(joined: DataFrame, side: Side, inputs: Sequence[Side]) -> DataFrame:

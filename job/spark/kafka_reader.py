@@ -19,10 +19,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.source_topics import SourceTopics
 from job.spark.batch_read import json_utils, kafka_streams, offsets
 from job.spark.stream_execution import progress_lock
+from job.spec.sides import SIDES, Side
+from job.spec.source_topics import SourceTopics
 from job.waiting import wait_until
 
 _POLL_SECONDS = 0.01

@@ -12,9 +12,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.join_spec.sides import Side
 from job.jvm_class import jvm_class
 from job.spark.stream_execution import stream_execution
+from job.spec.sides import Side
 
 _SCAN = "RealTimeStreamScanExec"
 # Lookups run during an interval and are executions, too.

@@ -1,6 +1,6 @@
 """Event times and watermarks."""
 
-from job.join_spec.sides import SIDES
+from job.spec.sides import SIDES
 from service.metrics.metric import Metric, Snapshot, Value, gauge
 
 

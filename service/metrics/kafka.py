@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from job.join_spec.sides import SIDES, Side
+from job.spec.sides import SIDES, Side
 from service.freshness import live_brokers
 from service.metrics.metric import Metric, Snapshot, Value, gauge
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from job.join_spec.sides import SIDES
 from job.protocol.totals import LATENCY_SECONDS_BOUNDS
+from job.spec.sides import SIDES
 from service.metrics.metric import Buckets, Metric, Snapshot, Value, counter, histogram
 
 

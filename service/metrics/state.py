@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from job.join_spec.sides import SIDES
 from job.protocol.reports import SideCount
+from job.spec.sides import SIDES
 from service.freshness import live_batch
 from service.metrics.metric import Metric, Snapshot, Value, counter, gauge
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
 
-from job.join_spec.sides import Side
 from job.protocol import calls
 from job.protocol.reports import StateCount
 from job.protocol.results import KeyExplanation, KeyRows
+from job.spec.sides import Side
 from service.access import authorize_read
 from service.routes.dependencies import DENIED, Job, problems, while_connected
 

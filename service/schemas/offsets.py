@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Self
 
-from job.join_spec.sides import Side
 from job.protocol.reports import SideEventTimes
 from job.protocol.status import JobStatus, utc_time
+from job.spec.sides import Side
 from service.schemas.view import View
 
 

@@ -3,11 +3,11 @@
 from datetime import datetime
 from typing import Any, Self
 
-from job.join_spec.sides import Side
-from job.join_spec.start_positions import SideStartPositions
 from job.protocol.progress import BatchProgress
 from job.protocol.reports import BrokerReport, ChangeReport, ChangeRequestReport, ResetReport
 from job.protocol.status import Failure, JobStatus, Phase, QueryState, utc_time
+from job.spec.sides import Side
+from job.spec.start_positions import SideStartPositions
 from service.freshness import is_recent, live_brokers
 from service.schemas.view import View
 

@@ -10,7 +10,7 @@ import httpx
 from testcontainers.core.network import Network
 
 from job.instants import utc_text
-from job.join_spec.sides import SIDES, Side
+from job.spec.sides import SIDES, Side
 from streamjoin.testing.containers import Containers
 from streamjoin.testing.differences import differences
 from streamjoin.testing.images import Images

@@ -10,13 +10,13 @@ from typing import Any, Self
 import yaml
 
 from job.errors import Problem, SpecError
-from job.join_spec.document import parsed
-from job.join_spec.side_spec import SideSpec
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import JoinSpec, spec_from_document
-from job.join_spec.value_format import Format
-from job.join_spec.variables import filled
 from job.plan.output_planner import commit_topic_of
+from job.spec.document import parsed
+from job.spec.side_spec import SideSpec
+from job.spec.sides import SIDES, Side
+from job.spec.spec import JoinSpec, spec_from_document
+from job.spec.value_format import Format
+from job.spec.variables import filled
 
 CHECKPOINT = "/var/lib/streamjoin/checkpoint"
 STATE_PARTITIONS = 1

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from job.join_spec.spec import spec_from_yaml
 from job.plan.planner import join_plan
+from job.spec.spec import spec_from_yaml
 from tests.docker.kubernetes import SPEC, conform, kustomized
 from tests.sql_worker import SQL
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import psutil
 from confluent_kafka.admin import NewPartitions
 
-from job.join_spec.engine import Engine
+from job.spec.engine import Engine
 from tests.faults.harness import Harness
 from tests.faults.proxy import Api, Point, Proxy
 from tests.integration.jobs import START_SECONDS, STATE_PARTITIONS

@@ -22,9 +22,9 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.ports import free_ports
-from job.join_spec.engine import Engine
 from job.protocol.reports import StateCount
 from job.protocol.status import JobStatus
+from job.spec.engine import Engine
 from tests.brokers import BROKER_OPTIONS
 from tests.faults.commit_topic import marker_problems, missing_markers, part_problems
 from tests.faults.faulty_job import FaultyJob

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from job.join_spec.engine import Engine
+from job.spec.engine import Engine
 
 INTERVAL_SECONDS = 4
 """Duration of an interval: short, because unmatched rows wait for the end of two intervals."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 
 from deploy.local.kafka import EmbeddedKafka
-from job.join_spec.engine import Engine
+from job.spec.engine import Engine
 from tests.faults.breakages import Breaker
 from tests.faults.harness import POISON, Harness, proxied_kafka
 from tests.faults.oracle import CheckResult

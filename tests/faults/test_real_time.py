@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
-from job.join_spec.engine import Engine
 from job.protocol.status import Phase, QueryState
 from job.protocol.totals import Totals
+from job.spec.engine import Engine
 from tests.faults.faulty_job import FaultyJob
 from tests.faults.harness import Harness
 from tests.faults.proxy import Api, Point, Proxy

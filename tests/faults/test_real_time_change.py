@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
-from job.join_spec.engine import Engine
+from job.spec.engine import Engine
 from tests.faults.faulty_job import FaultyJob
 from tests.faults.harness import SIDES, Harness
 from tests.faults.oracle import check_results

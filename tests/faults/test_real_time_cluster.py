@@ -19,7 +19,7 @@ from random import Random
 
 import pytest
 
-from job.join_spec.engine import Engine
+from job.spec.engine import Engine
 from tests.faults.cluster import TRANSACTION_STATE, Cluster, two_brokers
 from tests.faults.faulty_job import FaultyJob
 from tests.faults.harness import Harness

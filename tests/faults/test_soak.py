@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
-from job.join_spec.engine import Engine
+from job.spec.engine import Engine
 from tests.faults.proxy import Proxy
 from tests.faults.soak import report, soak
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from deploy.local.kafka import EmbeddedKafka
-from job.join_spec.engine import Engine
-from job.join_spec.join_conditions import JoinType
-from job.join_spec.sides import SIDES
 from job.kafka.clients import NewPartitions, admin
+from job.spec.engine import Engine
+from job.spec.join_conditions import JoinType
+from job.spec.sides import SIDES
 from tests.integration.failpoint import Failpoint
 from tests.integration.jobs import START_SECONDS, STATE_PARTITIONS, Job
 from tests.integration.topics import Received, consume_all

@@ -8,10 +8,10 @@ from random import Random
 from typing import Any
 
 from deploy.local.kafka import EmbeddedKafka
-from job.join_spec.join_conditions import JoinType
-from job.join_spec.sides import SIDES
-from job.join_spec.value_format import Format
 from job.protocol.status import JobStatus, Phase
+from job.spec.join_conditions import JoinType
+from job.spec.sides import SIDES
+from job.spec.value_format import Format
 from tests.encoded_values import read, schema_id
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.keyed_sides import JAVA_PARTITIONS, KEYED_SIDES, OUTPUT_PARTITIONS, T0

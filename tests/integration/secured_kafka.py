@@ -19,8 +19,8 @@ from confluent_kafka.admin import (
 )
 
 from deploy.local.kafka import JVM_OPTIONS, EmbeddedKafka
-from job.join_spec.security import Mechanism
 from job.kafka.security import jaas
+from job.spec.security import Mechanism
 from tests.integration.certificates import Authority
 from tests.integration.token_endpoint import AUDIENCE, TokenEndpoint
 

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from deploy.local.kafka import EmbeddedKafka
-from job.join_spec.engine import Engine
-from job.join_spec.join_conditions import JoinType
 from job.protocol.status import JobStatus
+from job.spec.engine import Engine
+from job.spec.join_conditions import JoinType
 from tests.integration.changed_joins import (
     T0,
     WIDER,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
-from job.join_spec.engine import Engine
-from job.join_spec.join_conditions import JoinType
+from job.spec.engine import Engine
+from job.spec.join_conditions import JoinType
 from tests import processes
 from tests.integration.changed_joins import (
     T0,

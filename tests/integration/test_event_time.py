@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 from deploy.local.kafka import EmbeddedKafka
-from job.join_spec.spec import spec_from_yaml
 from job.kafka.broker_watch import BrokerWatch
 from job.plan.planner import join_plan
 from job.protocol.status import JobStatus
+from job.spec.spec import spec_from_yaml
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.topics import consume_all, produce

@@ -22,7 +22,7 @@ from job.formats import proto_schema
 from job.formats.registration import ensure_registered
 from job.formats.registry import RegistryAccess
 from job.formats.schemas import OutputSchema
-from job.join_spec.value_format import Format
+from job.spec.value_format import Format
 from job.sql.types import BIGINT, BOOLEAN, STRING, SqlType, struct_of
 from tests.encoded_values import message_class, plain, schema_id
 from tests.integration.apicurio import Apicurio

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
-from job.join_spec.join_conditions import JoinType
+from job.spec.join_conditions import JoinType
 from tests.integration.jobs import Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.keyed_sides import JAVA_PARTITIONS, KEYED_SIDES, OUTPUT_PARTITIONS, T0

@@ -11,11 +11,11 @@ import pytest
 
 from deploy.local.kafka import EmbeddedKafka
 from job.event_time.fair_reading import FIRST_BATCH_RECORDS
-from job.join_spec.join_conditions import JoinType
-from job.join_spec.sides import SIDES
-from job.join_spec.value_format import Format
 from job.plan.real_time import RECORDS_BEHIND_MAX
 from job.protocol.status import Phase
+from job.spec.join_conditions import JoinType
+from job.spec.sides import SIDES
+from job.spec.value_format import Format
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.keyed_sides import T0

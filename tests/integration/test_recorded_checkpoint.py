@@ -15,9 +15,9 @@ import pytest
 from confluent_kafka import Producer
 
 from deploy.local.kafka import EmbeddedKafka
-from job.join_spec.engine import Engine
 from job.kafka.clients import NewTopic, admin, read_to_end
 from job.kafka.topic_ids import topics
+from job.spec.engine import Engine
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.real_time_topics import wait_for_intervals

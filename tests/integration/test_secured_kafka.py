@@ -14,12 +14,12 @@ import pytest
 from job.dataflow.written import TopicLimits
 from job.delivery.topic_limits import limits_of
 from job.errors import BrokerError, SecurityError, StreamjoinError
-from job.join_spec.spec import JoinSpec, spec_from_yaml
 from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.preflight import TopicsSnapshot, check_topics
 from job.kafka.security import kafka_access
 from job.plan.planner import join_plan
 from job.redaction import MARK
+from job.spec.spec import JoinSpec, spec_from_yaml
 from tests.integration.certificates import Authority
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from bench.load import HOUR_MS, uneven_ms
 from deploy.local.kafka import EmbeddedKafka
-from job.join_spec.join_conditions import JoinType
+from job.spec.join_conditions import JoinType
 from tests.integration.topics import consume_all, count_all
 
 T0 = 1_700_000_000_000

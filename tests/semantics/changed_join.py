@@ -17,8 +17,6 @@ from pyspark.sql import SparkSession
 from job.change.start_offsets import KnownOffsets, reach, start_offsets
 from job.errors import RetentionError
 from job.event_time.partitions import Offsets, Partition, Partitions, RecordedEventTimes
-from job.join_spec.durations import milliseconds
-from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
 from job.replay import cut
 from job.replay.replay import Replay, late_rows
@@ -27,6 +25,8 @@ from job.semantics.input_records import InputRecord
 from job.semantics.simulate import Simulator
 from job.semantics.simulation_plan import simulation_plan
 from job.spark.watermark import raise_watermark
+from job.spec.durations import milliseconds
+from job.spec.sides import SIDES, Side
 from tests.semantics.differential import DifferenceError
 from tests.semantics.job_watermark import JobWatermark
 from tests.semantics.join_cases import Batch, Case, Phase, Restart, specified

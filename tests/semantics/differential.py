@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import integers
 from pyspark.sql import SparkSession
 
-from job.join_spec.sides import SIDES
 from job.semantics.operator import Processor
+from job.spec.sides import SIDES
 from tests.semantics.case_generator import cases
 from tests.semantics.join_cases import (
     Batch,

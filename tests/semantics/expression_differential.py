@@ -21,13 +21,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from job.errors import SpecError
-from job.join_spec.expressions import Expression, Scope, expression
-from job.join_spec.sides import SIDES
-from job.join_spec.value_schema import value_schema
 from job.plan import tuning
 from job.plan.plan import guarded
 from job.plan.position import position_column
 from job.spark.try_eval import register_try_eval
+from job.spec.expressions import Expression, Scope, expression
+from job.spec.sides import SIDES
+from job.spec.value_schema import value_schema
 from job.sql.rows import Step
 from job.sql.worker import CostError
 from tests.refusals import EXPRESSION_MESSAGES

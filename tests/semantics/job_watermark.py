@@ -7,12 +7,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from job.event_time.partitions import BatchRead, Partitions, RecordedEventTimes
 from job.event_time.watermark import watermark_ms
-from job.join_spec.durations import milliseconds
-from job.join_spec.sides import SIDES, Side
 from job.plan.plan import JoinPlan
 from job.spark.batch_read import event_times, newest
 from job.spark.observed_metrics import batch_metrics
 from job.spark.watermark import raise_watermark
+from job.spec.durations import milliseconds
+from job.spec.sides import SIDES, Side
 
 NOTHING_READ = Partitions.none()
 _START_SECONDS = 60

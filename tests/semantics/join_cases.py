@@ -9,8 +9,6 @@ from typing import Any
 
 import yaml
 
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import spec_from_document
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.semantics.backlog import PlannedBatch
@@ -18,6 +16,8 @@ from job.semantics.input_records import InputRecord, records_of_jsonl
 from job.semantics.operator import Processor
 from job.semantics.simulate import OutputRecord, SimulatedBatch, Simulator
 from job.semantics.simulation_plan import simulation_plan
+from job.spec.sides import SIDES, Side
+from job.spec.spec import spec_from_document
 from tests.sql_worker import ROWS, SQL
 
 

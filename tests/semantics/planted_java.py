@@ -9,7 +9,9 @@ import pytest
 from deploy.local.jars import jar_folder
 from deploy.local.processor import compile_java, spark_jars
 from job import java_jar
-from job.real_time import join, transactions
+from job.join import processor
+from job.spark import java_classes
+from job.writer import transactions
 from tests.semantics.spark_session import TEST_CLASSES
 
 
@@ -41,6 +43,6 @@ def compile_plants(plants: Mapping[str, Plant]) -> None:
 
 def use_plant(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Use the classes with this bug."""
-    monkeypatch.setattr(join, "_PACKAGE", name)
-    for module in (join, transactions):
+    monkeypatch.setattr(java_classes, "_PACKAGE", name)
+    for module in (processor, transactions):
         monkeypatch.setattr(module, "check_classes", lambda _: None)

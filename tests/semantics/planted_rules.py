@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from job.event_time.partitions import Partition, Partitions
 from job.event_time.watermark import watermark_ms
-from job.join_spec.sides import SIDES, Side
+from job.spec.sides import SIDES, Side
 
 Rule = Callable[[Partitions, Mapping[Side, int]], int | None]
 _Side = Mapping[int, Partition]

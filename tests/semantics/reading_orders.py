@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from job.join_spec.sides import SIDES, Side
 from job.semantics.backlog import PlannedBatch
 from job.semantics.input_records import InputRecord
+from job.spec.sides import SIDES, Side
 
 Partitions = dict[int, list[InputRecord]]
 """Records by partition of a topic, in order."""

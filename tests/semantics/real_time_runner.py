@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from job.dataflow.dataflow import dataflow
-from job.dataflow.joins import StreamJoin
-from job.join_spec.sides import SIDES
+from job.join.join import StreamJoin
+from job.spec.sides import SIDES
 from tests.semantics import spark_runner
 from tests.semantics.join_cases import Batch, Case, Phase
 from tests.semantics.spark_session import fast_folder

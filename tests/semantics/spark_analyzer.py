@@ -8,10 +8,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from job.dataflow.dataflow import dataflow
-from job.dataflow.joins import SparkJoin
-from job.join_spec.sides import SIDES
+from job.join.join import SparkJoin
 from job.jvm_class import jvm_class
 from job.plan.plan import JoinPlan
+from job.spec.sides import SIDES
 from tests.semantics.sql_fuzz import COLUMNS
 
 _CHECKER = "org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker"

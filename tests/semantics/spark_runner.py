@@ -17,15 +17,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from job.dataflow.dataflow import dataflow
-from job.dataflow.joins import SparkJoin
 from job.dataflow.output_columns import TIMESTAMP
 from job.event_time.partitions import Partitions
-from job.join_spec.sides import SIDES, Side
+from job.join.join import SparkJoin
 from job.plan.plan import JoinPlan
 from job.plan.record_checks import FAILED_FIELD
 from job.protocol.reasons import REASONS
 from job.replay.replay import Replay
 from job.semantics.backlog import PlannedBatch
+from job.spec.sides import SIDES, Side
 from tests.semantics.job_watermark import JobWatermark
 from tests.semantics.join_cases import Batch, Case, Phase, canonical
 from tests.semantics.memory_topic import MemoryTopic, conf

@@ -9,13 +9,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.dataflow.dataflow import dataflow
-from job.dataflow.joins import join_of
-from job.join_spec.sides import SIDES
-from job.join_spec.spec import spec_from_yaml
+from job.join.join import join_of
 from job.plan import tuning
 from job.plan.planner import join_plan
 from job.protocol.progress import BatchProgress, batch_progress
 from job.spark.watermark import pass_late_watermark, raise_watermark
+from job.spec.sides import SIDES
+from job.spec.spec import spec_from_yaml
 from tests.semantics.job_watermark import JobWatermark
 from tests.sql_worker import SQL
 

@@ -12,8 +12,8 @@ from job.checkpoint.lease import Lease
 from job.checkpoint.maintenance import Manifest, create_backup
 from job.event_time.interval import Interval
 from job.event_time.partitions import Offsets, Partitions
-from job.join_spec.start_positions import StartPositions
 from job.protocol.status import QueryState
+from job.spec.start_positions import StartPositions
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

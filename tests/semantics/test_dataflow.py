@@ -9,13 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from job.dataflow.dataflow import kafka_dataflow
-from job.dataflow.joins import SparkJoin
 from job.dataflow.written import TopicLimits
-from job.join_spec.spec import spec_from_yaml
+from job.join.join import SparkJoin
 from job.kafka.security import KafkaAccess
 from job.plan.planner import join_plan
 from job.plan.tuning import FROZEN_CONF
 from job.protocol.reasons import REASONS
+from job.spec.spec import spec_from_yaml
 from tests.semantics.streams import T0, Stream, record, spec_text
 from tests.sql_worker import SQL
 

@@ -15,7 +15,7 @@ from job.encoding.decoded_column import decoded_column, install_lookup
 from job.errors import SpecError
 from job.formats.decoder import Decoded, Decoder
 from job.formats.registry import RegistryAccess, latest_schema
-from job.real_time.join import java_class
+from job.spark.java_classes import java_class
 from tests.polling import wait_until
 from tests.registry_stub import RegistryStub
 from tests.semantics.avro_cases import avro_case

@@ -19,7 +19,7 @@ from job.delivery.commit_protocol import (
 from job.delivery.delivered import Fence
 from job.delivery.markers import Record as CommitRecord
 from job.delivery.markers import decoded, encoded, encoded_fence, fence_key, marker_key
-from job.real_time.join import java_class
+from job.spark.java_classes import java_class
 from tests.unit.delivery.interval_protocol import (
     INTERVAL,
     Batch,

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from job.encoding.encoded_column import encoded_column
 from job.formats import avro_schema, proto_schema
 from job.formats.schemas import OutputSchema
-from job.join_spec.value_format import Format
+from job.spec.value_format import Format
 from tests import encoded_values
 from tests.semantics.spark_runner import conf
 from tests.sql_worker import parse_type

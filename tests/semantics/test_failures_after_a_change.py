@@ -5,7 +5,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from job.dataflow.written import TopicLimits, without_failures, written
-from job.real_time.transactions import COLUMNS
+from job.writer.transactions import COLUMNS
 from tests.unit.specs import plan
 
 _RECORD = "key BINARY, value BINARY, headers ARRAY<STRUCT<key STRING, value BINARY>>"

@@ -16,10 +16,10 @@ from job.errors import RegistryError, SecurityError
 from job.formats.avro import _bare
 from job.formats.pinning import reader_schemas
 from job.formats.registry import RegistryAccess
-from job.join_spec.spec import spec_from_yaml
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.spark.failures import failure_of
+from job.spec.spec import spec_from_yaml
 from tests.registry_stub import RegistryStub
 from tests.semantics.test_dead_letters import RECORDS, T0
 from tests.sql_worker import SQL

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from job.join_spec.security import Mechanism
 from job.kafka.security import jaas
+from job.spec.security import Mechanism
 
 JARS = Path(__file__).parents[2] / ".jars" / "spark"
 TROUBLE = ['"', "\\", "//", "/* x", "'", ";", "\\n", '\\"', "# x", "a b", "\u00e9\u20ac\U0001f600"]

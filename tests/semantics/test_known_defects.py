@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from job.errors import SpecError
-from job.join_spec.spec import spec_from_document
 from job.plan.planner import join_plan
+from job.spec.spec import spec_from_document
 from tests.semantics import differential
 from tests.semantics.join_cases import Case, Data, Idle, Restart
 from tests.semantics.test_differential import case, row

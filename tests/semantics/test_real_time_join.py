@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 
 from job import java_jar
 from job.errors import SetupError
-from job.real_time import join as real_time
+from job.join import processor
 from job.semantics.operator import Processor
+from job.spark import java_classes
 from tests.semantics import differential
 from tests.semantics.join_cases import Data, Idle, Restart
 from tests.semantics.planted_java import Plant, compile_plants, use_plant
@@ -184,14 +185,14 @@ def test_jar_of_other_sources_is_refused(
 ) -> None:
     (tmp_path / "StreamJoin.java").write_text("package streamjoin;")
     other = java_jar.sources_checksum([tmp_path])
-    monkeypatch.setattr(real_time, "sources_checksum", lambda: other)
+    monkeypatch.setattr(java_classes, "sources_checksum", lambda: other)
 
     with pytest.raises(SetupError, match=r"was built from other sources .* `make setup`"):
-        real_time.RowCounts(spark, case(steps=()).plan)
+        processor.RowCounts(spark, case(steps=()).plan)
 
 
 def test_missing_jar_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(real_time, "_PACKAGE", "absent")
+    monkeypatch.setattr(java_classes, "_PACKAGE", "absent")
 
     with pytest.raises(SetupError, match=r"is not on the class path. .*`make setup`"):
-        real_time.RowCounts(spark, case(steps=()).plan)
+        processor.RowCounts(spark, case(steps=()).plan)

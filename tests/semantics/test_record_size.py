@@ -16,7 +16,7 @@ from job.delivery.record_writer import producer_settings, sink_options
 from job.kafka.clients import LATEST, admin, list_offsets
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
-from job.real_time.transactions import Identity, Transactions
+from job.writer.transactions import Identity, Transactions
 from tests.unit.specs import plan
 
 MIB = 2**20

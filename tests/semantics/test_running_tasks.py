@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from job.real_time.join import java_class
+from job.spark.java_classes import java_class
 
 ROWS = 7
 """Id of an accumulator."""

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from job.errors import SpecError
-from job.join_spec.spec import spec_from_document
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
+from job.spec.spec import spec_from_document
 from tests.refusals import REFUSALS, Refusal
 from tests.semantics import expression_differential, whole_specs
 from tests.semantics.spark_analyzer import SparkAnalyzer

@@ -11,12 +11,12 @@ from pyspark.sql import SparkSession
 
 from job.checkpoint.state_reader import StateReader
 from job.errors import CancelledError, RequestError
-from job.join_spec.join_conditions import JoinType
-from job.join_spec.sides import OTHER_SIDE, Side
-from job.join_spec.spec import spec_from_yaml
 from job.plan.planner import join_plan
 from job.spark.executors import running_task_count
 from job.spark.state_stores import close_state_stores
+from job.spec.join_conditions import JoinType
+from job.spec.sides import OTHER_SIDE, Side
+from job.spec.spec import spec_from_yaml
 from tests.polling import wait_until
 from tests.semantics.streams import T0, Stream, record, spec_text
 from tests.semantics.test_state_stores import open_stores

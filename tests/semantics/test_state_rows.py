@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from job.checkpoint.state_reader import StateReader
-from job.join_spec.spec import spec_from_yaml
 from job.plan.planner import join_plan
 from job.query.state_rows import StateRowCounter
+from job.spec.spec import spec_from_yaml
 from tests.semantics.streams import T0, Stream, spec_text
 from tests.sql_worker import SQL
 

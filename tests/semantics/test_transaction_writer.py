@@ -1,4 +1,4 @@
-"""The Java writer of transactions, on a broker: real_time/transactions.py."""
+"""The Java writer of transactions, on a broker: writer/transactions.py."""
 
 import os
 from collections import Counter
@@ -15,8 +15,8 @@ from job.delivery.commit_protocol import Marker
 from job.delivery.markers import MarkerReader, encoded, marker_key
 from job.delivery.producers import is_lasting, with_remedy
 from job.kafka.clients import admin
-from job.real_time.transactions import Delivered
 from job.spark.failures import cause_of_class, failure_of
+from job.writer.transactions import Delivered
 from tests.faults.harness import proxied_kafka
 from tests.faults.proxy import Api, Point, Proxy
 from tests.semantics.planted_java import Plant, compile_plants, use_plant

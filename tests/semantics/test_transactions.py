@@ -1,4 +1,4 @@
-"""The Java writer of transactions, without a broker: real_time/transactions.py."""
+"""The Java writer of transactions, without a broker: writer/transactions.py."""
 
 from datetime import timedelta
 from typing import Any
@@ -7,8 +7,8 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from job.real_time.join import java_class
-from job.real_time.transactions import COLUMNS, Identity, Transactions
+from job.spark.java_classes import java_class
+from job.writer.transactions import COLUMNS, Identity, Transactions
 
 _TYPES = ("STRING", "BINARY", "BINARY", "ARRAY<STRUCT<key: STRING, value: BINARY>>", "STRING",
           "BIGINT", "INT")  # fmt: skip

@@ -12,9 +12,9 @@ from job.dataflow.written import TopicLimits, written
 from job.dead_letters.headers import dead_letter
 from job.plan.plan import JoinPlan
 from job.protocol.progress import results_written
-from job.real_time.transactions import COLUMNS
 from job.spark.observed_metrics import execution_metrics
 from job.spark.try_eval import register_try_eval
+from job.writer.transactions import COLUMNS
 from tests.unit.specs import plan
 
 COMPACTED = TopicLimits(600, 1_000_000, requires_key=True)

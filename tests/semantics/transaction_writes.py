@@ -17,7 +17,7 @@ from deploy.local.kafka import EmbeddedKafka
 from job.delivery.delivered import Fence
 from job.delivery.markers import encoded_fence, fence_key
 from job.jvm_class import jvm_class
-from job.real_time.transactions import COLUMNS, Identity, Transactions
+from job.writer.transactions import COLUMNS, Identity, Transactions
 from tests.polling import wait_until
 
 SCHEMA = (

@@ -4,8 +4,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from job.join_spec.join_conditions import JoinType
-from job.join_spec.sides import SIDES
+from job.spec.join_conditions import JoinType
+from job.spec.sides import SIDES
 from tests.semantics.sql_fuzz import COLUMNS, SqlFuzz
 
 _SCHEMA = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())

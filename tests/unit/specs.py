@@ -4,9 +4,9 @@ from typing import Any
 
 import yaml
 
-from job.join_spec.spec import spec_from_yaml
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
+from job.spec.spec import spec_from_yaml
 from tests.sql_worker import SQL
 
 BASE: dict[str, Any] = {

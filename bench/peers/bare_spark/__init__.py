@@ -10,7 +10,7 @@ from bench.running import Program, Task
 from bench.streamjoin import checkpoint_of, join_spec
 from deploy.local.java import java_home
 from deploy.local.processes import start_child
-from job.join_spec.output import Delivery
+from job.spec.output import Delivery
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,15 @@ from pyspark.sql import functions as F
 
 from bench.sql import SQL
 from job.dataflow.dataflow import kafka_records
-from job.join_spec.durations import milliseconds
-from job.join_spec.sides import Side
-from job.join_spec.spec import spec_from_yaml
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.redaction import Redaction
 from job.settings import JobSettings, read_settings
 from job.spark.session import Jvm
+from job.spec.durations import milliseconds
+from job.spec.sides import Side
+from job.spec.spec import spec_from_yaml
 
 # Times in the formats of the topics and of the job.
 _SCHEMAS = {

@@ -11,7 +11,7 @@ from typing import Literal
 from bench.peers.java import PRODUCER_SETTINGS, JavaProgram, properties
 from bench.running import Program, Task
 from deploy.local.processes import start_child
-from job.join_spec.output import Delivery
+from job.spec.output import Delivery
 
 StateBackend = Literal["hashmap", "rocksdb"]
 

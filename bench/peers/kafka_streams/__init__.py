@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.peers.java import PRODUCER_SETTINGS, JavaProgram, properties
 from bench.running import Program, Task
 from deploy.local.processes import start_child
-from job.join_spec.output import Delivery
+from job.spec.output import Delivery
 
 # The broker's set contains the client and the JSON library that Kafka Streams needs.
 _JOIN = JavaProgram(Path(__file__).with_name("Join.java"), ("kafka_streams", "kafka"))

@@ -9,9 +9,9 @@ from bench.peers import flink, kafka_streams
 from bench.programs import PROGRAMS
 from bench.running import Task
 from bench.streamjoin import join_spec
-from job.join_spec.output import Delivery
-from job.join_spec.spec import spec_from_yaml
 from job.plan.tuning import SINK_OPTIONS
+from job.spec.output import Delivery
+from job.spec.spec import spec_from_yaml
 
 INNER = WORKLOADS["inner"]
 TASK = Task(INNER, "127.0.0.1:9092", "shown", "clicked", "out")

@@ -13,7 +13,6 @@ from job.change import request, request_report
 from job.change.request import ChangeRequest
 from job.change.sent_spec import PlannedSpec, PlanRequest, WrittenSpec, plan_sent_spec
 from job.change.spec_process import SpecProcess
-from job.join_spec.spec import JoinSpec, spec_from_yaml
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.protocol.calls import Change, ChangePlan
@@ -21,6 +20,7 @@ from job.protocol.reports import ChangeRequestReport
 from job.protocol.results import ChangePlanResult
 from job.redaction import Redaction
 from job.settings import JobSettings
+from job.spec.spec import JoinSpec, spec_from_yaml
 from tests.sql_worker import SQL
 from tests.unit.specs import spec_yaml
 

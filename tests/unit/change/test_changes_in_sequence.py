@@ -19,13 +19,13 @@ from job.errors import (
     StreamjoinError,
 )
 from job.event_time.partitions import Offsets, RecordedEventTimes
-from job.join_spec.sides import SIDES
 from job.plan.fingerprint import fingerprint
 from job.protocol.calls import Resume, Stop
 from job.protocol.status import Failure, Phase, QueryState
 from job.replay.cut import Cut, PlannedBatch
 from job.replay.replay import expired_before
 from job.settings import JobSettings
+from job.spec.sides import SIDES
 from tests.unit.change.test_files import NEW, OLD, Reader, World, reads_commit_topic
 from tests.unit.replay.test_replay import REPLAY
 from tests.unit.specs import plan

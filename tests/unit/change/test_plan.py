@@ -3,8 +3,8 @@
 from job.change.comparison import compare
 from job.change.plan import ChangePlan, described
 from job.event_time.interval import Interval
-from job.join_spec.sides import Side
 from job.replay.replay import Replay
+from job.spec.sides import Side
 from tests.unit.replay.test_replay import REPLAY
 from tests.unit.specs import plan
 

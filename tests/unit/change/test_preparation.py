@@ -15,11 +15,11 @@ from job.change.sent_spec import PlannedSpec, WrittenSpec
 from job.change.warm_up import RECORDS_MIN
 from job.errors import CheckpointError, ConflictError, FencedError
 from job.event_time.interval import Interval
-from job.join_spec.spec import spec_from_yaml
 from job.protocol.calls import Cancel, Change, Command, Pause, Restart, Resume, Stop, Undo
 from job.protocol.reports import ChangeRequestReport
 from job.protocol.status import Phase
 from job.settings import JobSettings
+from job.spec.spec import spec_from_yaml
 from tests.unit.change.requested_changes import (
     NEW,
     SECRET,

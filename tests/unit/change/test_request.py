@@ -13,10 +13,10 @@ from job.change.files import SpecTexts
 from job.change.request import ChangeRequest
 from job.change.sent_spec import PlannedSpec, PlanRequest, plan_sent_spec
 from job.errors import BusyError, CheckpointError, ConflictError, RequestError, SpecError
-from job.join_spec import document
 from job.protocol.calls import Change, ChangePlan, Undo
 from job.protocol.results import UndoResult
 from job.settings import JobSettings
+from job.spec import document
 from tests.sql_worker import SQL
 from tests.unit.change.requested_changes import (
     NEW,

@@ -12,13 +12,13 @@ import pytest
 
 from job.change.comparison import compare
 from job.instants import from_epoch_ms, utc_text
-from job.join_spec.sides import OTHER_SIDE, SIDES, Side
 from job.plan.plan import JoinPlan
 from job.semantics.backlog import PlannedBatch
 from job.semantics.event_time import WatermarkTracker
 from job.semantics.input_records import InputRecord, records_of_jsonl
 from job.semantics.simulate import OutputRecord, ReadRecords, Simulator
 from job.semantics.simulation_plan import SimulationPlan, simulation_plan
+from job.spec.sides import OTHER_SIDE, SIDES, Side
 from tests.sql_worker import ROWS
 from tests.unit.specs import BASE, plan
 

@@ -7,7 +7,7 @@ import pytest
 
 from job.change.sent_spec import WrittenSpec, read_sent_spec
 from job.errors import SpecError
-from job.join_spec.spec import spec_from_yaml
+from job.spec.spec import spec_from_yaml
 from tests.unit.specs import spec_yaml
 
 PASSWORD = "pa55word-of-kafka"

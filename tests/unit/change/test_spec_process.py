@@ -20,10 +20,10 @@ from structlog.testing import capture_logs
 from job.change.sent_spec import PlanRequest, WrittenSpec, plan_sent_spec
 from job.change.spec_process import SpecProcess
 from job.errors import BusyError, CancelledError, JobUnavailableError, SpecError
-from job.join_spec.spec import spec_from_yaml
 from job.plan.fingerprint import fingerprint
 from job.plan.validation import ValidationRequest, validated
 from job.protocol.results import ValidationResult
+from job.spec.spec import spec_from_yaml
 from tests.polling import wait_until
 from tests.processes import has_ended
 from tests.sql_worker import SQL, WORKER

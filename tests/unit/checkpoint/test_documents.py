@@ -26,11 +26,11 @@ from job.document import Document
 from job.errors import CheckpointError
 from job.event_time.interval import Interval
 from job.event_time.partitions import RecordedEventTimes
-from job.join_spec.engine import Engine
-from job.join_spec.spec import spec_from_yaml
 from job.plan.fingerprint import changes, fingerprint
 from job.plan.planner import join_plan
 from job.replay.replay import Replay
+from job.spec.engine import Engine
+from job.spec.spec import spec_from_yaml
 from tests.sql_worker import SQL
 from tests.unit.checkpoint.folders import DocumentFolder
 

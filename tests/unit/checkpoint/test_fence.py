@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from job.checkpoint.checkpoint import Checkpoint
-from job.join_spec.start_positions import StartPositions
+from job.spec.start_positions import StartPositions
 from tests.unit.checkpoint.folders import Disk, Folder
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from job.compare.report import OutputRead, Report
 from job.compare.results import Comparison, Kind, Shown
 from job.compare.values import ContentReader
-from job.join_spec.value_format import KeyFormat
+from job.spec.value_format import KeyFormat
 
 
 def output(topic: str, *values: bytes) -> OutputRead:

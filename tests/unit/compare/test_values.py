@@ -8,7 +8,7 @@ import pytest
 from job.compare.values import ContentReader
 from job.errors import RegistryError
 from job.formats.registry import RegistryAccess
-from job.join_spec.value_format import KeyFormat
+from job.spec.value_format import KeyFormat
 from tests.registry_stub import RegistryStub
 from tests.unit.formats import written
 from tests.unit.formats.written import CLICK, field, framed, record

@@ -27,7 +27,6 @@ from job.errors import (
     RetentionError,
     SpecError,
 )
-from job.join_spec.sides import Side
 from job.kafka.broker_watch import BrokerWatch
 from job.plan.plan import JoinPlan
 from job.protocol import calls
@@ -36,6 +35,7 @@ from job.protocol.reports import SideCount, StateCount
 from job.protocol.results import KeyRows, PlanResult
 from job.protocol.status import JobStatus
 from job.query.stats import QueryStats
+from job.spec.sides import Side
 from tests.polling import wait_until
 from tests.unit.service.builders import NOW, batch, broker_report, side, status
 from tests.unit.service.calls import settings, with_client

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from job.control.explain_key import explain_key
-from job.join_spec.join_conditions import JoinType
-from job.join_spec.sides import Side
 from job.protocol.reports import BrokerReport, SideOffsets
 from job.protocol.results import KeyRows, StateRow
 from job.protocol.status import JobStatus, QueryState
+from job.spec.join_conditions import JoinType
+from job.spec.sides import Side
 from tests.unit.service.builders import (
     NO_BROKER,
     NOW,

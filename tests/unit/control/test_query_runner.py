@@ -16,8 +16,6 @@ from job.change.sent_spec import PlannedSpec, WrittenSpec
 from job.control.query_runner import QueryRunner
 from job.control.state_machine import StateMachine
 from job.errors import CancelledError, ConflictError, QueryError, TopicError
-from job.join_spec import spec
-from job.join_spec.spec import spec_from_yaml
 from job.plan.plan import JoinPlan
 from job.protocol.calls import (
     Cancel,
@@ -36,6 +34,8 @@ from job.query.stats import QueryStats
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.failures import jvm_is_gone
+from job.spec import spec
+from job.spec.spec import spec_from_yaml
 from tests.polling import wait_until
 from tests.unit.change.requested_changes import PlannerOfTests
 from tests.unit.specs import plan, spec_yaml

@@ -10,9 +10,9 @@ import pytest
 from job.control import state_machine
 from job.control.state_machine import StateMachine
 from job.errors import ConflictError
-from job.join_spec.start_positions import StartPositions
 from job.protocol.calls import Command, Pause, Reset, Restart, Stop
 from job.protocol.status import QueryState
+from job.spec.start_positions import StartPositions
 
 PATIENCE_SECONDS = 5.0
 RESET = Reset(starts=StartPositions(left="latest", right="latest"))

@@ -25,7 +25,7 @@ The driver of intervals has three duties: see job/query/driver.py.
 
 A change of the join must know the parts (job/delivery/delivered.py).
 
-Pure: no Kafka, no clock. The job runs DeliveredParts.java and the writer in job/real_time/. Tests
+Pure: no Kafka, no clock. The job runs DeliveredParts.java and the writer in job/writer/. Tests
 compare both with this module, and explore it on a modelled broker and a modelled Spark.
 """
 

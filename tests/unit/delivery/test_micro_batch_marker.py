@@ -17,7 +17,7 @@ from tests.unit.delivery.interval_protocol import (
 )
 
 NEVER = 2**63 - 1
-"""As `since` of the slot of the dead letters in real_time/transactions.py."""
+"""As `since` of the slot of the dead letters in writer/transactions.py."""
 
 
 def opening(batch_id: int, since: int = 0) -> Opening:

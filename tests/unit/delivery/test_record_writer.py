@@ -15,7 +15,7 @@ from job.errors import CheckpointError, DeliveryError, FencedError, StreamjoinEr
 from job.event_time.interval import Interval
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
-from job.real_time.transactions import Delivered, Identity
+from job.writer.transactions import Delivered, Identity
 from tests.unit.change.test_files import Disk, Folder
 from tests.unit.replay.test_replay import REPLAY
 from tests.unit.specs import plan

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from job.dataflow.joins import SparkJoin
 from job.delivery import sink as sink_module
 from job.delivery.kept_back import KeptBack
 from job.delivery.record_writer import RecordWriter
 from job.delivery.sink import BatchSink
 from job.errors import DeliveryError
+from job.join.join import SparkJoin
 from tests.unit.specs import plan
 
 COMPUTED = 9

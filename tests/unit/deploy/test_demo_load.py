@@ -29,8 +29,8 @@ from deploy.local.demo_load import (
     expected_rows,
 )
 from job.formats.schemas import INCOMPATIBLE_SCHEMA, UNDECODABLE_VALUE, UNKNOWN_SCHEMA
-from job.join_spec.spec import spec_from_yaml
 from job.protocol.reasons import REASONS
+from job.spec.spec import spec_from_yaml
 
 START_MS = 1_790_000_000_000
 SHOWN_MS = 1_790_000_000_123

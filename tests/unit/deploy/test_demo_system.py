@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from deploy.local.demo_system import engine_note, run_folder, spec_file
-from job.join_spec.engine import Engine
-from job.join_spec.spec import spec_from_yaml
 from job.plan.planner import join_plan
+from job.spec.engine import Engine
+from job.spec.spec import spec_from_yaml
 from tests.sql_worker import SQL
 
 

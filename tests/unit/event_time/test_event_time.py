@@ -14,7 +14,7 @@ from job.event_time.watermark import (
     side_event_time,
     watermark_ms,
 )
-from job.join_spec.sides import SIDES, Side
+from job.spec.sides import SIDES, Side
 
 DELAY_MS: dict[Side, int] = {"left": 10, "right": 10}
 

@@ -1,7 +1,7 @@
 """How long the watermark of a cut interval stays."""
 
 from job.event_time.interval import Interval
-from job.join_spec.sides import Side
+from job.spec.sides import Side
 
 Ends = dict[Side, dict[int, int]]
 ENDS: Ends = {"left": {0: 5, 1: 7}, "right": {0: 3}}

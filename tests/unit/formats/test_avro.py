@@ -7,7 +7,7 @@ import pytest
 
 from job.formats import avro
 from job.formats.schemas import IncompatibleError, RegisteredSchema, UnreadableError
-from job.join_spec.value_schema import Column
+from job.spec.value_schema import Column
 from job.sql.types import BIGINT, TIMESTAMP
 from tests.unit.formats import written
 from tests.unit.formats.written import as_text, avro_schema, field, reader, record

@@ -14,11 +14,11 @@ from job.__main__ import app
 from job.errors import CheckpointError, SpecError
 from job.formats.pinning import check_schema_evolution, reader_schemas
 from job.formats.registry import RegistryAccess
-from job.join_spec.spec import JoinSpec, spec_from_yaml
 from job.plan.explain import explained, plan_as_json
 from job.plan.fingerprint import fingerprint, incompatible_changes
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
+from job.spec.spec import JoinSpec, spec_from_yaml
 from job.sql.types import TIMESTAMP
 from tests.registry_stub import RegistryStub
 from tests.sql_worker import SQL

@@ -4,7 +4,7 @@ import pytest
 
 from job.formats import protobuf
 from job.formats.schemas import IncompatibleError, RegisteredSchema, UnreadableError
-from job.join_spec.value_schema import Column
+from job.spec.value_schema import Column
 from job.sql.types import STRING, TIMESTAMP
 from tests.unit.formats import written
 from tests.unit.formats.written import CLICK, as_text, message, proto_schema, reader

@@ -11,7 +11,7 @@ from job.formats import avro_schema, proto_schema
 from job.formats.registration import check_accepted, ensure_registered
 from job.formats.registry import RegistryAccess, latest_schema
 from job.formats.schemas import OutputSchema
-from job.join_spec.value_format import Format
+from job.spec.value_format import Format
 from job.sql.types import BIGINT, DOUBLE, STRING, SqlType, struct_of
 from tests.registry_stub import RegistryStub
 from tests.unit.formats.written import CLICK

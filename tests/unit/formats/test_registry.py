@@ -14,8 +14,8 @@ from job.formats.registry import (
     schema_by_id,
 )
 from job.formats.schemas import RegisteredSchema, UnknownSchemaError
-from job.join_spec.registry import SchemaRegistrySpec
 from job.redaction import Redaction
+from job.spec.registry import SchemaRegistrySpec
 from tests.registry_stub import RegistryStub
 from tests.unit.formats.written import CLICK, field, record
 

@@ -12,8 +12,8 @@ from job.formats import protobuf
 from job.formats.columns import all_columns
 from job.formats.decoder import implementation
 from job.formats.schemas import ReaderSchema, RegisteredSchema
-from job.join_spec.value_format import Format
-from job.join_spec.value_schema import Column, ValueSchema
+from job.spec.value_format import Format
+from job.spec.value_schema import Column, ValueSchema
 from job.sql.types import SqlType
 
 CLICK = """syntax = "proto3";

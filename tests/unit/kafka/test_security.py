@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from job.errors import SecurityError, SpecError
-from job.join_spec.security import KafkaSecurity, Mechanism
-from job.join_spec.spec import spec_from_yaml
 from job.kafka.security import jaas, kafka_access, librdkafka_settings, spark_options
 from job.plan.explain import explained
+from job.spec.security import KafkaSecurity, Mechanism
+from job.spec.spec import spec_from_yaml
 from tests.unit.specs import plan, spec_yaml
 
 SECRET = "a\"b\\c//d;e'f$g\u00e9"  # each character that some dialect could trip over

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 import pytest
 
 from job.errors import TopicError
-from job.join_spec.source_topics import TOPICS_MAX, SourceTopics
 from job.kafka import kafka_admin
 from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.security import KafkaAccess
 from job.kafka.topic_patterns import with_matching_topics
 from job.plan.fingerprint import changes, fingerprint, incompatible_changes, with_added_topics
 from job.plan.plan import JoinPlan
+from job.spec.source_topics import TOPICS_MAX, SourceTopics
 from tests.unit.specs import plan
 
 ACCESS = KafkaAccess("localhost:9092")

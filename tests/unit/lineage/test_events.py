@@ -8,8 +8,8 @@ import pytest
 from openlineage.client import event_v2, facet_v2
 from openlineage.client.serde import Serde
 
-from job.join_spec.value_schema import RECORD_COLUMN_NAMES
 from job.lineage.events import PRODUCER, RunEvents
+from job.spec.value_schema import RECORD_COLUMN_NAMES
 from tests.unit.specs import plan
 
 RUN = "0190d5a1-7a6c-7000-8000-000000000001"

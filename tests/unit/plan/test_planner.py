@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from job.errors import SpecError
-from job.join_spec.join_conditions import JoinType
-from job.join_spec.sides import OTHER_SIDE, Side
-from job.join_spec.start_positions import StartPositions
 from job.plan.fingerprint import Change, changes, fingerprint
 from job.plan.plan import DeadLetterPlan
+from job.spec.join_conditions import JoinType
+from job.spec.sides import OTHER_SIDE, Side
+from job.spec.start_positions import StartPositions
 from tests.unit.specs import plan
 
 FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from job.errors import SpecError
-from job.join_spec.engine import Engine
-from job.join_spec.spec import spec_from_yaml
 from job.plan import tuning
 from job.plan.fingerprint import Change, changes, fingerprint
+from job.spec.engine import Engine
+from job.spec.spec import spec_from_yaml
 from tests.unit.specs import plan, spec_yaml
 
 REAL_TIME: dict[str, Any] = {"engine": "real_time"}

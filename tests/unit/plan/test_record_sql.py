@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from job.formats.schemas import OF_A_REGISTRY
-from job.join_spec.value_format import Format
 from job.plan import record_sql
 from job.plan.plan import SidePlan
 from job.protocol.reasons import REASONS
+from job.spec.value_format import Format
 from tests.unit.specs import plan
 
 # Judged in Python, behind DECODED.reason.

@@ -12,12 +12,12 @@ import yaml
 from typer.testing import CliRunner
 
 from job.__main__ import app
-from job.join_spec.reference import field_tables, with_tables
-from job.join_spec.spec import spec_from_yaml
 from job.plan.capacity import AvailableResources
 from job.plan.explain import explained
 from job.plan.planner import join_plan
 from job.settings import JobSettings
+from job.spec.reference import field_tables, with_tables
+from job.spec.spec import spec_from_yaml
 from service.settings import ServiceSettings
 from tests.sql_worker import SQL
 from tests.unit.delivery.interval_bugs import DRIVER_BUGS, FENCE_BUGS, LOOP_BUGS, PROTOCOL_BUGS
@@ -230,7 +230,7 @@ def test_tables_of_the_spec_page_are_those_of_the_models() -> None:
     page = (ROOT / "docs/spec.md").read_text()
 
     assert field_tables() in page
-    assert with_tables(page) == page, "run: python -m job.join_spec.reference docs/spec.md"
+    assert with_tables(page) == page, "run: python -m job.spec.reference docs/spec.md"
 
 
 def test_readme_is_short_enough_to_be_read() -> None:

@@ -14,7 +14,7 @@ from job.delivery.ownership import _errors_for_users
 from job.delivery.slots import Target
 from job.errors import StreamjoinError
 from tests.unit.delivery.interval_protocol import INTERVAL
-from tests.unit.delivery.test_record_writer import Failure, Start, checkpoint_with, explained
+from tests.unit.delivery.test_record_writer import Failure, Start, checkpoint_with, error_of
 
 ROOT = Path(__file__).parents[3]
 RUNBOOKS = (ROOT / "docs/runbooks.md").read_text()
@@ -105,7 +105,7 @@ REMEDIES = {
 
 
 def test_each_kind_of_a_failed_delivery_is_known() -> None:
-    sources = "".join(path.read_text() for path in (ROOT / "job/real_time").glob("*.java"))
+    sources = "".join(path.read_text() for path in (ROOT / "job/writer").glob("*.java"))
     thrown = r'(?:new (?:DeliveryFailure|WriteRefusedException)\(|String [A-Z]+ =)\s*"(\w+)"'
     kinds = set(re.findall(thrown, sources)) - {INTERVAL}
     assert set(REMEDIES) == kinds
@@ -117,7 +117,7 @@ def test_each_kind_of_a_failed_delivery_has_a_remedy(
 ) -> None:
     start = Start(monkeypatch, checkpoint_with(None))
 
-    assert REMEDIES[kind] in str(explained(start, Failure(kind, retryable=True)))
+    assert REMEDIES[kind] in str(error_of(start, Failure(kind, retryable=True)))
     if kind in {"aborted", "unavailable"}:
-        lasting = explained(start, Failure(kind, retryable=False))
+        lasting = error_of(start, Failure(kind, retryable=False))
         assert "Then `restart` runs the batch again, and nothing is lost" in str(lasting)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from job.join_spec.spec import spec_from_yaml
 from job.plan.planner import join_plan
 from job.semantics.spec_tests import SpecTest, run_spec_test
+from job.spec.spec import spec_from_yaml
 from tests.sql_worker import ROWS, SQL
 
 ROOT = Path(__file__).parents[3]

@@ -21,7 +21,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "java_jar": (),
     "jvm_command": (),
     "sql": ("literals", "types", "json_types", "messages", "worker", "questions", "rows"),
-    "join_spec": (
+    "spec": (
         "sides",
         "source_topics",
         "durations",
@@ -101,8 +101,6 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "compare": ("span", "values", "results", "report", "outputs"),
     "semantics": (),
     "proposal": ("sample", "columns", "registered", "choices", "spec_text", "dialog"),
-    "real_time": ("join", "transactions"),
-    "encoding": (),
     "spark": (
         *("executors", "state_stores", "application", "lost_hooks"),
         "hadoop_settings",
@@ -110,10 +108,13 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("stream_execution", "between_batches", "watermark", "observed_metrics", "batch_read"),
         *("interval_read", "interval_duration", "live_rows"),
         *("kafka_reader", "before_first_batch", "executed_join", "join_input"),
-        *("try_eval", "kafka_partitioner"),
+        *("try_eval", "kafka_partitioner", "java_classes"),
     ),
+    "encoding": (),
+    "join": ("processor", "join"),
+    "writer": (),
     "dataflow": (
-        *("output_columns", "replay_sql", "replayed", "results", "written", "sides", "joins"),
+        *("output_columns", "replay_sql", "replayed", "results", "written", "sides"),
         "dataflow",
     ),
     "checkpoint": (
@@ -157,11 +158,10 @@ WITH_SPARK = {
     "dataflow.results",
     "dataflow.written",
     "dataflow.sides",
-    "dataflow.joins",
     "encoding.decoded_column",
     "encoding.encoded_column",
-    "real_time.join",
-    "real_time.transactions",
+    "join",
+    "writer",
     "spark",
     "checkpoint",
     "delivery",
@@ -173,7 +173,7 @@ WITH_SPARK = {
     "query.start",
     "change.warm_up",
 }
-PRIVATE_SPARK = {"spark", "real_time", "encoding"}
+PRIVATE_SPARK = {"spark", "join", "writer", "encoding"}
 # Of PySpark's objects, what is behind them in the JVM.
 PRIVATE_ATTRIBUTES = {
     *("_jsq", "_jdf", "_jc", "_jsc", "_jsparkSession", "_jwrite", "_jreader", "_gateway"),
@@ -185,10 +185,10 @@ OPEN_TO_THE_SERVICE = {
     "settings",
     "protocol",
     "plan.plan",
-    "join_spec.join_conditions",
-    "join_spec.sides",
-    "join_spec.spec",
-    "join_spec.start_positions",
+    "spec.join_conditions",
+    "spec.sides",
+    "spec.spec",
+    "spec.start_positions",
 }
 
 
@@ -266,7 +266,7 @@ def test_what_is_deployed_imports_nothing_that_serves_only_this_machine(package:
 def test_testing_package_imports_only_the_spec_of_the_job() -> None:
     for path in modules("streamjoin/testing"):
         for other in filter(None, map(place, imports(path))):
-            assert other[0] in {"errors", "instants", "join_spec", "plan"}, (
+            assert other[0] in {"errors", "instants", "spec", "plan"}, (
                 f"{path.name} imports {other}"
             )
 

@@ -65,7 +65,7 @@ def test_every_module_is_imported_by_its_name_in_the_wheel(
 
     assert {
         "streamjoin.job.__main__",
-        "streamjoin.job.real_time.join",
+        "streamjoin.job.join.processor",
         "streamjoin.service.app",
         "streamjoin.testing.plugin",
     } <= set(imported)

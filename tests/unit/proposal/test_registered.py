@@ -8,8 +8,6 @@ import pytest
 from job.errors import SpecError, StreamjoinError
 from job.formats.pinning import reader_schemas
 from job.formats.registry import RegistryAccess
-from job.join_spec.join_conditions import JoinType
-from job.join_spec.spec import spec_from_yaml
 from job.plan.planner import join_plan
 from job.proposal.choices import event_times
 from job.proposal.columns import Table, quoted_names
@@ -17,6 +15,8 @@ from job.proposal.registered import has_registered_schema, registered_table
 from job.proposal.sample import Sample
 from job.proposal.spec_text import Proposal, spec_text
 from job.semantics.input_records import InputRecord
+from job.spec.join_conditions import JoinType
+from job.spec.spec import spec_from_yaml
 from job.sql.types import BIGINT, TIMESTAMP
 from tests.registry_stub import RegistryStub
 from tests.sql_worker import ROWS, SQL

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job.join_spec.join_conditions import JoinType
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import spec_from_yaml
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.proposal.choices import EventTime, event_times
 from job.proposal.columns import Table, quoted_names, table_of
 from job.proposal.spec_text import Proposal, scalar, spec_text
 from job.semantics.simulate import simulate
+from job.spec.join_conditions import JoinType
+from job.spec.sides import SIDES, Side
+from job.spec.spec import spec_from_yaml
 from tests.sql_worker import ROWS, SQL
 from tests.unit.proposal.samples import T0_MS, records
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from job.errors import BusyError, CheckpointError, ConflictError, RequestError, SetupError
-from job.join_spec.start_positions import StartPositions
 from job.protocol.calls import Change, State
 from job.protocol.control import REQUEST_BYTES_MAX, Response, control_socket, respond
 from job.protocol.status import QueryState
+from job.spec.start_positions import StartPositions
 from tests.polling import wait_until
 from tests.unit.service.answers import all_answers
 from tests.unit.service.builders import WAITS, SmallJob, batch, status, status_after

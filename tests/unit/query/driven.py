@@ -6,7 +6,6 @@ from typing import Any
 
 from job.event_time.interval import Interval
 from job.event_time.partitions import BatchRead, Offsets, Partitions
-from job.join_spec.sides import SIDES, Side
 from job.protocol.status import Phase
 from job.query.driver import (
     BatchEnded,
@@ -25,6 +24,7 @@ from job.query.driver import (
     State,
     decide,
 )
+from job.spec.sides import SIDES, Side
 
 DELAY_MS: Mapping[Side, int] = {"left": 10_000, "right": 20_000}
 NOW_MS = 1_700_000_000_000

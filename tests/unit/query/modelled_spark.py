@@ -13,9 +13,9 @@ from typing import Any
 
 from job.event_time.partitions import BatchRead, Offsets, Partitions, RecordedEventTimes
 from job.event_time.watermark import watermark_ms
-from job.join_spec.sides import SIDES, Side
 from job.query import driver
 from job.replay.replay import Replay, ReplayPhase
+from job.spec.sides import SIDES, Side
 from tests.unit.delivery.schedules import ViolationError
 
 DELAY_MS: Mapping[Side, int] = {"left": 3, "right": 5}

@@ -10,7 +10,6 @@ import structlog
 from job.errors import QueryError
 from job.event_time.interval import Interval
 from job.event_time.partitions import BatchRead, Offsets, Partitions, RecordedEventTimes
-from job.join_spec.sides import SIDES
 from job.kafka.security import KafkaAccess
 from job.protocol.status import Phase
 from job.query.control_loop import ControlLoop, first_state
@@ -18,6 +17,7 @@ from job.query.pacing import Pacing
 from job.query.runtime import QueryRun
 from job.query.stats import QueryStats
 from job.spark.interval_read import EndedInterval
+from job.spec.sides import SIDES
 from tests.unit.query.driven import NOW_MS, Times, both, ends
 from tests.unit.query.test_driver_in_a_replay import REPLAY
 from tests.unit.specs import plan

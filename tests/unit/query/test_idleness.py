@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from job.event_time.partitions import BatchRead, Partitions
 from job.event_time.watermark import watermark_ms as allowed_watermark_ms
-from job.join_spec.durations import milliseconds
-from job.join_spec.sides import SIDES, Side
 from job.query import idleness
 from job.query.idleness import IdleSides, RunIdleness, SideTime, watermark_ms
+from job.spec.durations import milliseconds
+from job.spec.sides import SIDES, Side
 from tests.polling import wait_until
 from tests.unit.specs import plan
 

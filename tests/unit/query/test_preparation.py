@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from job.errors import CheckpointError
-from job.join_spec.start_positions import StartPositions
 from job.query.preparation import Preparation, _next_offsets
 from job.replay.replay import Replay
 from job.settings import JobSettings
+from job.spec.start_positions import StartPositions
 from tests.unit.replay.test_replay import REPLAY
 from tests.unit.specs import plan
 

@@ -6,10 +6,10 @@ from threading import Thread
 
 from job.errors import BrokerError
 from job.event_time.partitions import Partition, Partitions
-from job.join_spec.source_topics import ONE_TOPIC_EACH
 from job.protocol.progress import BatchProgress
 from job.protocol.totals import LiveFigures
 from job.query.stats import BATCHES_KEPT, FAILURES_KEPT, QueryStats
+from job.spec.source_topics import ONE_TOPIC_EACH
 from tests.unit.protocol.test_progress import recorded
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from job.event_time.partitions import Offsets, RecordedEventTime, RecordedEventTimes
-from job.join_spec.source_topics import SourceTopics
 from job.replay.cut import LateBelow, PlannedBatch, late_by_batch
 from job.replay.replay import Expired, Replay, ReplayPhase, expired_before, late_rows
+from job.spec.source_topics import SourceTopics
 
 REPLAY = Replay(
     old_checkpoint="file:/old",

@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
-from job.join_spec.join_conditions import JoinType
 from job.semantics.event_time import WatermarkTracker
 from job.semantics.events import Observer, ignore_event
 from job.semantics.one_side_joiner import SideInput
 from job.semantics.operator import JoinOperatorPlan
 from job.semantics.query import JoinQuery
 from job.semantics.watermark_predicates import JoinCondition
+from job.spec.join_conditions import JoinType
 
 SECOND = 1_000_000
 WINDOW = JoinCondition(before_ms=0, after_ms=5_000)

@@ -2,10 +2,10 @@
 
 import json
 
-from job.join_spec.spec import spec_from_document
 from job.plan.planner import join_plan
 from job.semantics.input_records import records_of_jsonl
 from job.semantics.simulate import simulate
+from job.spec.spec import spec_from_document
 from tests.sql_worker import ROWS, SQL
 
 T = 1_700_000_000_000

@@ -6,12 +6,12 @@ import pytest
 from typer.testing import CliRunner
 
 from job.__main__ import app
-from job.join_spec.spec import spec_from_document
 from job.plan.planner import join_plan
 from job.semantics.cli import SimulationError, simulation_lines, spec_test_lines
 from job.semantics.input_records import InputLineError, records_of_jsonl
 from job.semantics.simulate import simulate
 from job.semantics.spec_tests import SpecTest, run_spec_test
+from job.spec.spec import spec_from_document
 from tests.sql_worker import ROWS, SQL
 
 T = 1_767_225_600_000

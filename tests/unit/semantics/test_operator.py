@@ -2,12 +2,12 @@
 
 import pytest
 
-from job.join_spec.join_conditions import JoinType
 from job.semantics.events import Evicted, Late, NotStored, Stored
 from job.semantics.operator import (
     UnsupportedJoinError,
 )
 from job.semantics.watermark_predicates import JoinCondition
+from job.spec.join_conditions import JoinType
 from tests.unit.semantics.join_builders import R, operator_plan, pairs, query
 
 PUSH = R("push", 1000, "push")  # moves a side's watermark past everything before

@@ -13,16 +13,16 @@ from random import Random
 
 import pytest
 
-from job.join_spec.durations import milliseconds
-from job.join_spec.join_conditions import JoinType
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.spec import spec_from_document
 from job.plan.planner import join_plan
 from job.semantics import event_time
 from job.semantics.backlog import PlannedBatch
 from job.semantics.input_records import InputRecord
 from job.semantics.simulate import ReadRecords, SimulatedBatch, Simulator
 from job.semantics.simulation_plan import SimulationPlan, simulation_plan
+from job.spec.durations import milliseconds
+from job.spec.join_conditions import JoinType
+from job.spec.sides import SIDES, Side
+from job.spec.spec import spec_from_document
 from tests.semantics.planted_rules import WRONG_RULES, Rule
 from tests.semantics.reading_orders import (
     Reading,

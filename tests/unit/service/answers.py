@@ -2,7 +2,6 @@
 
 from pydantic import BaseModel
 
-from job.join_spec.sides import Side
 from job.protocol.results import (
     ChangePlanResult,
     FailuresResult,
@@ -16,6 +15,7 @@ from job.protocol.results import (
     UndoResult,
     ValidationResult,
 )
+from job.spec.sides import Side
 from tests.unit.service.builders import NO_BROKER, NOW, batch, state_count
 
 ROW = StateRow(

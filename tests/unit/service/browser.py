@@ -11,7 +11,6 @@ from typing import Any
 import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from job.join_spec.sides import Side
 from job.protocol.progress import BatchProgress
 from job.protocol.results import (
     FailuresResult,
@@ -22,6 +21,7 @@ from job.protocol.results import (
     StateRow,
 )
 from job.protocol.status import JobStatus
+from job.spec.sides import Side
 from service.__main__ import listening_socket
 from service.app import create_app
 from tests.programs import program

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from job.join_spec.spec import spec_from_yaml
 from job.plan.explain import explained, plan_as_json
 from job.plan.planner import join_plan
 from job.protocol.results import PlanResult
+from job.spec.spec import spec_from_yaml
 from service.schemas.progress import SideBatchView
 from tests.sql_worker import SQL
 from tests.unit.service.answers import all_answers

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from job.join_spec.start_positions import StartPositions
 from job.protocol.reasons import DEAD_LETTER_REASONS, REASONS
 from job.protocol.reports import ResetReport
 from job.protocol.status import Phase, QueryState
+from job.spec.start_positions import StartPositions
 from tests.unit.service.builders import (
     NO_BROKER,
     NOW,

@@ -6,9 +6,9 @@ from typing import Any
 import httpx
 import pytest
 
-from job.join_spec.start_positions import StartPositions
 from job.protocol.reports import SideOffsets
 from job.protocol.status import JobStatus, QueryState
+from job.spec.start_positions import StartPositions
 from tests.unit.service.builders import SmallJob, batch, broker_report, serving, status_after
 from tests.unit.service.calls import call, problem, settings
 

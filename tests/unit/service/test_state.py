@@ -9,10 +9,10 @@ import httpx
 import pytest
 
 from job.errors import BusyError, CheckpointError, ConflictError, RequestError, StreamjoinError
-from job.join_spec.sides import Side
 from job.protocol.calls import Explain, State
 from job.protocol.results import PlanResult
 from job.protocol.status import QueryState
+from job.spec.sides import Side
 from tests.polling import wait_until
 from tests.unit.service.answers import ROW_JSON, all_answers, key_rows_json
 from tests.unit.service.builders import (

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from job.errors import SpecError
-from job.join_spec.expressions import Scope, expression
-from job.join_spec.sides import SIDES
-from job.join_spec.value_schema import value_schema
+from job.spec.expressions import Scope, expression
+from job.spec.sides import SIDES
+from job.spec.value_schema import value_schema
 from tests.refusals import COLUMNS, REFUSALS, Refusal
 from tests.sql_worker import SQL
 from tests.unit.specs import plan

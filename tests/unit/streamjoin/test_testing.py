@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from job.errors import SpecError
-from job.join_spec.spec import spec_from_yaml
+from job.spec.spec import spec_from_yaml
 from streamjoin.testing.differences import differences
 from streamjoin.testing.images import Images
 from streamjoin.testing.join import _read

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from job.instants import to_epoch_ms
-from job.join_spec.durations import instant
-from job.join_spec.source_topics import SourceTopics
+from job.spec.durations import instant
+from job.spec.source_topics import SourceTopics
 
 # Kafka's offsets are longs.
 OFFSET_MAX = 2**63 - 1

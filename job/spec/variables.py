@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from job.errors import Problem, SpecError
-from job.join_spec.document import parsed
+from job.spec.document import parsed
 
 _VARIABLE = re.compile(r"\$(\$)?\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _LIKE_A_VARIABLE = re.compile(r"\$\{\s*[A-Za-z_]")

@@ -16,19 +16,19 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from job.errors import SpecError
-from job.join_spec.checkpoint import checkpoint_location
-from job.join_spec.document import parsed
-from job.join_spec.engine import Engine, RealTimeSpec
-from job.join_spec.field_types import Name
-from job.join_spec.frozen import CONTRADICTION, Frozen
-from job.join_spec.join_conditions import JoinConditions
-from job.join_spec.output import DeadLetterSpec, OutputSpec
-from job.join_spec.registry import SchemaRegistrySpec
-from job.join_spec.security import KafkaSecurity
-from job.join_spec.side_spec import SideSpec
-from job.join_spec.start_positions import NamedStart
-from job.join_spec.text import problems_of
-from job.join_spec.variables import filled, variables_hidden
+from job.spec.checkpoint import checkpoint_location
+from job.spec.document import parsed
+from job.spec.engine import Engine, RealTimeSpec
+from job.spec.field_types import Name
+from job.spec.frozen import CONTRADICTION, Frozen
+from job.spec.join_conditions import JoinConditions
+from job.spec.output import DeadLetterSpec, OutputSpec
+from job.spec.registry import SchemaRegistrySpec
+from job.spec.security import KafkaSecurity
+from job.spec.side_spec import SideSpec
+from job.spec.start_positions import NamedStart
+from job.spec.text import problems_of
+from job.spec.variables import filled, variables_hidden
 
 Model = TypeVar("Model", bound=BaseModel)
 

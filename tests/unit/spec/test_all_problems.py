@@ -8,10 +8,10 @@ import yaml
 from pydantic import BaseModel
 
 from job.errors import SpecError
-from job.join_spec.spec import JoinSpec, spec_from_yaml
-from job.join_spec.text import fields_of, model_in
 from job.plan.planner import join_plan
 from job.plan.validation import ValidationRequest, validated
+from job.spec.spec import JoinSpec, spec_from_yaml
+from job.spec.text import fields_of, model_in
 from tests.sql_worker import SQL
 from tests.unit.specs import changed, spec_yaml
 

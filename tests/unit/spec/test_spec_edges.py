@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from job.__main__ import app
 from job.errors import SpecError
-from job.join_spec.spec import spec_from_yaml
 from job.plan.planner import join_plan
 from job.plan.validation import ValidationRequest, validated
+from job.spec.spec import spec_from_yaml
 from tests.sql_worker import SQL
 from tests.unit.specs import BASE, spec_yaml
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from job.errors import SpecError
-from job.join_spec.spec import spec_from_yaml
 from job.plan.explain import plan_as_json
+from job.spec.spec import spec_from_yaml
 from tests.unit.specs import plan, spec_yaml
 
 REGISTRY = {"schema_registry": {"url": "http://localhost:8081"}}

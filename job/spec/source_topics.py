@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from job.errors import TopicError
-from job.join_spec.sides import SIDES, Side
+from job.spec.sides import SIDES, Side
 
 _PARTITION_BITS = 10
 PARTITIONS_MAX = 1 << _PARTITION_BITS

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from job.join_spec.deduplication import DeduplicationSpec
-from job.join_spec.durations import Delay, PositiveDuration
-from job.join_spec.field_types import Expression, Rate, Topic, TopicPattern
-from job.join_spec.frozen import Frozen
-from job.join_spec.registry import default_subject
-from job.join_spec.source_topics import TOPICS_MAX, SourceTopics
-from job.join_spec.value_format import Format
+from job.spec.deduplication import DeduplicationSpec
+from job.spec.durations import Delay, PositiveDuration
+from job.spec.field_types import Expression, Rate, Topic, TopicPattern
+from job.spec.frozen import Frozen
+from job.spec.registry import default_subject
+from job.spec.source_topics import TOPICS_MAX, SourceTopics
+from job.spec.value_format import Format
 
 
 class SideSpec(Frozen):

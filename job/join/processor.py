@@ -17,13 +17,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from job.errors import SetupError
-from job.java_jar import JARS_REMEDY, JAVA_JAR, SOURCES, sources_checksum
-from job.join_spec.durations import milliseconds
-from job.join_spec.sides import SIDES, Side
 from job.jvm_class import jvm_class
 from job.plan.plan import JoinPlan, SidePlan, window_end_column
 from job.plan.position import position_column
+from job.spark.java_classes import check_classes, java_class
+from job.spec.durations import milliseconds
+from job.spec.sides import SIDES, Side
 
 DEAD_LETTER = "dead_letter"
 """Column of an input: the dead letter that is emitted if the row is late. Column of the result: a
@@ -31,7 +30,6 @@ dead letter; all columns of both sides are then null."""
 IS_DEAD = "is_dead"
 """Column of an input: whether the row is not joined, and its DEAD_LETTER is emitted at once."""
 
-_PACKAGE = "streamjoin"
 _NO_DEAD_LETTER = "struct<none: boolean>"
 _SLOT = "slot"
 _OTHER = 2
@@ -254,26 +252,3 @@ def _strings(spark: SparkSession, values: Sequence[str]) -> Any:
     for index, value in enumerate(values):
         array[index] = value
     return array
-
-
-def check_classes(spark: SparkSession) -> None:
-    """Raises SetupError if the Java classes of the job were built from other sources."""
-    try:
-        built_from = java_class(spark, "RealTimeJoin").sourcesChecksum()
-    except TypeError as error:  # Py4J takes the name of a missing class for a package.
-        raise SetupError(
-            f"{JAVA_JAR}, with the Java classes of the job, is not on the class path. {JARS_REMEDY}"
-        ) from error
-    if built_from != sources_checksum():
-        raise SetupError(
-            f"{JAVA_JAR} was built from other sources than those in {_folders()}. {JARS_REMEDY}"
-        )
-
-
-def _folders() -> str:
-    return " and ".join(str(folder) for folder in SOURCES)
-
-
-def java_class(spark: SparkSession, name: str) -> Any:
-    """A Java class of the job."""
-    return jvm_class(spark._jvm, f"{_PACKAGE}.{name}")

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from job.join_spec.field_types import ColumnName, Expression, HeaderName, Topic
-from job.join_spec.frozen import Frozen
-from job.join_spec.registry import default_subject, key_subject
-from job.join_spec.value_format import Format, KeyFormat
+from job.spec.field_types import ColumnName, Expression, HeaderName, Topic
+from job.spec.frozen import Frozen
+from job.spec.registry import default_subject, key_subject
+from job.spec.value_format import Format, KeyFormat
 
 
 class Delivery(StrEnum):

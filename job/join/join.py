@@ -1,4 +1,4 @@
-"""The joins: Spark's operator, and the processor in Java (real_time/join.py).
+"""The joins: Spark's operator, and the processor in Java (join/processor.py).
 
 A query calls its join only through the members of Join. How a query reads, in micro-batches or in
 intervals, is a separate choice.
@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from job.join.processor import RowCounts, real_time_join
 from job.plan.plan import JoinPlan
-from job.real_time.join import RowCounts, real_time_join
 from job.spark.watermark import pass_late_watermark
 
 

@@ -3,10 +3,10 @@
 import pytest
 
 from job.errors import SpecError, TopicError
-from job.join_spec.source_topics import PARTITIONS_MAX, TOPICS_MAX, SourceTopics
 from job.plan.fingerprint import fingerprint, incompatible_changes
 from job.plan.position import partition_and_offset
 from job.semantics.input_records import InputLineError, records_of_jsonl
+from job.spec.source_topics import PARTITIONS_MAX, TOPICS_MAX, SourceTopics
 from tests.sql_worker import ROWS
 from tests.unit.specs import plan
 

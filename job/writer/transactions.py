@@ -15,8 +15,8 @@ from datetime import timedelta
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from job.join_spec.durations import milliseconds
-from job.real_time.join import check_classes, java_class
+from job.spark.java_classes import check_classes, java_class
+from job.spec.durations import milliseconds
 
 ID = "id"
 COLUMNS = ("topic", "key", "value", "headers", ID, "timestamp", "partition")

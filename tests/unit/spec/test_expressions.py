@@ -3,8 +3,8 @@
 import pytest
 
 from job.errors import SpecError
-from job.join_spec.expressions import Scope, expression, predicate
-from job.join_spec.value_schema import value_schema
+from job.spec.expressions import Scope, expression, predicate
+from job.spec.value_schema import value_schema
 from tests.sql_worker import SQL
 
 LEFT = value_schema(

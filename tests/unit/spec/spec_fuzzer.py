@@ -1,6 +1,6 @@
 """Plans random specs and reports every crash and hang; a SpecError is the expected answer.
 
-`python -m tests.unit.join_spec.spec_fuzzer N [SEED]`: N specs; the exit code is 1
+`python -m tests.unit.spec.spec_fuzzer N [SEED]`: N specs; the exit code is 1
 if one of them crashes or hangs.
 """
 
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from types import FrameType
 
 from job.errors import SpecError
-from job.join_spec.spec import spec_from_yaml
-from job.join_spec.variables import variables_hidden
 from job.plan.explain import explained, plan_as_json
 from job.plan.planner import join_plan
+from job.spec.spec import spec_from_yaml
+from job.spec.variables import variables_hidden
 from tests.sql_worker import SQL
-from tests.unit.join_spec.spec_mutator import mutated_specs
+from tests.unit.spec.spec_mutator import mutated_specs
 
 ENVIRONMENT = {"X": "hunter2-PLANTED"}
 # CPU time, so that the load of the machine does not matter; a spec of the tests takes 10 ms.

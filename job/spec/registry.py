@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, field_validator
 
-from job.join_spec.frozen import Frozen
-from job.join_spec.security import File, Secret, Text
+from job.spec.frozen import Frozen
+from job.spec.security import File, Secret, Text
 
 
 def default_subject(topic: str) -> str:

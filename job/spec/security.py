@@ -17,7 +17,7 @@ from pydantic import (
     field_validator,
 )
 
-from job.join_spec.frozen import Frozen
+from job.spec.frozen import Frozen
 
 
 class Protocol(StrEnum):

@@ -1,6 +1,6 @@
 """Reference of the spec's fields: its JSON Schema, and the tables of docs/spec.md.
 
-`python -m job.join_spec.reference docs/spec.md` writes the tables into the page.
+`python -m job.spec.reference docs/spec.md` writes the tables into the page.
 
 The description of a field is the docstring below it, read from the source code. pydantic's own
 `use_attribute_docstrings` would read the source at each start of a command: 40 ms of `validate`.
@@ -19,11 +19,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from job.join_spec.durations import duration_text
-from job.join_spec.spec import JoinSpec
-from job.join_spec.text import fields_of, model_in
+from job.spec.durations import duration_text
+from job.spec.spec import JoinSpec
+from job.spec.text import fields_of, model_in
 
-_BEGIN = "<!-- The tables are generated: python -m job.join_spec.reference docs/spec.md -->\n"
+_BEGIN = "<!-- The tables are generated: python -m job.spec.reference docs/spec.md -->\n"
 _END = "<!-- End of the tables. -->\n"
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from job.join_spec import reference
-from job.join_spec.reference import field_tables, spec_json_schema, with_tables
-from job.join_spec.spec import spec_from_yaml
+from job.spec import reference
+from job.spec.reference import field_tables, spec_json_schema, with_tables
+from job.spec.spec import spec_from_yaml
 from tests.unit.specs import spec_yaml
 
 SCHEMA = spec_json_schema()

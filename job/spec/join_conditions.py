@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from datetime import timedelta
 from enum import StrEnum
 
-from job.join_spec.durations import Duration
-from job.join_spec.field_types import Expression, NullSafety
-from job.join_spec.frozen import Frozen
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.windows import TumblingWindow, WindowField
+from job.spec.durations import Duration
+from job.spec.field_types import Expression, NullSafety
+from job.spec.frozen import Frozen
+from job.spec.sides import SIDES, Side
+from job.spec.windows import TumblingWindow, WindowField
 
 
 class JoinType(StrEnum):

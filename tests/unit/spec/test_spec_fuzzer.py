@@ -3,12 +3,12 @@
 import pytest
 import yaml
 
-from job.join_spec.spec import spec_from_document
-from job.join_spec.variables import filled
 from job.plan.planner import join_plan
+from job.spec.spec import spec_from_document
+from job.spec.variables import filled
 from tests.sql_worker import SQL
-from tests.unit.join_spec.spec_fuzzer import ENVIRONMENT, crash_of
-from tests.unit.join_spec.spec_mutator import mutated_specs, valid_documents
+from tests.unit.spec.spec_fuzzer import ENVIRONMENT, crash_of
+from tests.unit.spec.spec_mutator import mutated_specs, valid_documents
 
 SEED = 20261123
 SPECS = 2_000
@@ -30,7 +30,7 @@ def test_crash_is_reported(defect: Exception, monkeypatch: pytest.MonkeyPatch) -
     def broken(*_: object, **__: object) -> None:
         raise defect
 
-    monkeypatch.setattr("tests.unit.join_spec.spec_fuzzer.join_plan", broken)
+    monkeypatch.setattr("tests.unit.spec.spec_fuzzer.join_plan", broken)
     crash = crash_of(yaml.safe_dump(valid_documents()[0]))
 
     assert crash is not None
@@ -42,8 +42,8 @@ def test_hang_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
         while True:
             pass
 
-    monkeypatch.setattr("tests.unit.join_spec.spec_fuzzer.SECONDS_MAX", 0.05)
-    monkeypatch.setattr("tests.unit.join_spec.spec_fuzzer.join_plan", hung)
+    monkeypatch.setattr("tests.unit.spec.spec_fuzzer.SECONDS_MAX", 0.05)
+    monkeypatch.setattr("tests.unit.spec.spec_fuzzer.join_plan", hung)
     crash = crash_of(yaml.safe_dump(valid_documents()[0]))
 
     assert crash is not None

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from job.errors import Problem, SpecError
-from job.join_spec.sides import SIDES, Side
-from job.join_spec.value_schema import ValueSchema
+from job.spec.sides import SIDES, Side
+from job.spec.value_schema import ValueSchema
 from job.sql.questions import Analysis, Columns, Name, SqlError, SqlQuestions
 from job.sql.types import BOOLEAN, STRING, VOID, SqlType
 

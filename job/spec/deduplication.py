@@ -4,9 +4,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from job.join_spec.durations import PositiveDuration
-from job.join_spec.field_types import Expression
-from job.join_spec.frozen import Frozen
+from job.spec.durations import PositiveDuration
+from job.spec.field_types import Expression
+from job.spec.frozen import Frozen
 
 
 class DeduplicationSpec(Frozen):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from job.join_spec.durations import PositiveDuration
+from job.spec.durations import PositiveDuration
 
 # Spark refuses shorter intervals (spark.sql.streaming.realTimeMode.minBatchDuration, which the plan
 # sets to this).

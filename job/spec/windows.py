@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Tag, ValidationInfo, field_validator
 
-from job.join_spec.durations import Duration, PositiveDuration, duration_text, milliseconds
-from job.join_spec.frozen import Frozen
+from job.spec.durations import Duration, PositiveDuration, duration_text, milliseconds
+from job.spec.frozen import Frozen
 
 
 class TumblingWindow(Frozen):

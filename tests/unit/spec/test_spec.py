@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from job.errors import SpecError
-from job.join_spec.join_conditions import JoinType
-from job.join_spec.spec import spec_from_yaml
+from job.spec.join_conditions import JoinType
+from job.spec.spec import spec_from_yaml
 from tests.unit.specs import changed, spec_yaml
 
 EXAMPLE = (Path(__file__).parents[3] / "join.example.yaml").read_text()
