@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _JOB = Path(__file__).parent
-SOURCES = tuple(_JOB / room for room in ("join", "writer", "encoding", "sql"))
+SOURCES = tuple(_JOB / folder for folder in ("join", "writer", "encoding", "sql"))
 """Folders with the sources: the processor that joins, the writer of transactions, decoders and
 encoders of values, and the SQL worker."""
 JAVA_JAR = Path("streamjoin") / "streamjoin.jar"

@@ -1,7 +1,8 @@
 """uvicorn's HTTP/1.1 with a time limit for receiving the headers and body of a request.
 
-uvicorn's settings do not replace it: of 500 half-sent requests, uvicorn 0.54.0 closes none within a
-minute, and with `limit_concurrency=100` it counts them and refuses /livez with 503.
+A half-sent request holds a connection and a file descriptor. uvicorn's settings do not replace this
+limit: of 500 half-sent requests, uvicorn 0.54.0 closes none within a minute, and with
+`limit_concurrency=100` it counts them and refuses /livez with 503.
 """
 
 import asyncio

@@ -4,7 +4,8 @@
     <old>/requested_change.json             the last change that was requested over HTTP, until it
                                             is made
 
-So after a crash at any point exactly one query can start, and the change can be repeated.
+Until changed.json is written, only the old query can start, then only the new one. So after a crash
+at any point exactly one query can start, and the change can be repeated.
 
 With exactly-once delivery, the new query takes the name in the commit topic before changed.json is
 written, so that the old query cannot deliver even if its job still runs. Before that, the old query

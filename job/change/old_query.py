@@ -1,5 +1,4 @@
-"""The old query of a change while it runs: its job, and what a change waits for, which is an
-interrupted interval that the query repeats.
+"""The old query of a change: its job, and the interval or batch that must end before it stops.
 
 The results of an interval are visible before Spark commits its offsets. If the interval was
 interrupted, results of records after the last batch can be in the output, until all records of the

@@ -47,10 +47,6 @@ class DeliveryListener(Protocol):
         """All `results` and dead letters of the batch are kept back."""
 
 
-BatchEnded = Callable[[StreamingQuery, int], None]
-"""Called on the query's thread when a batch is delivered, before Spark commits it."""
-
-
 @dataclass(frozen=True)
 class RunningQuery:
     query: StreamingQuery
@@ -150,10 +146,11 @@ class BatchSink(FailureOfQuery):
         join: Join,
         dead_letters: DeadLetterWriter | None,
         listener: DeliveryListener,
-        batch_ended: BatchEnded,
+        batch_ended: Callable[[int], None],
         kept_back: KeptBack,
     ) -> None:
-        """`dead_letters`: writer of the dead letters of input records. None: the join passes them
+        """`batch_ended`: called when a batch is delivered, before Spark commits it.
+        `dead_letters`: writer of the dead letters of input records. None: the join passes them
         on, or the spec has no dead-letter topic."""
         super().__init__(plan, writer)
         self.query: Future[StreamingQuery] = Future()
@@ -174,7 +171,7 @@ class BatchSink(FailureOfQuery):
             query = self.query.result(START_SECONDS)
             if self._kept_back.has_whole_batch:
                 self._listener.kept_back(batch_id, self._kept_back.results(query))
-            self._batch_ended(query, batch_id)
+            self._batch_ended(batch_id)
         except Py4JJavaError as error:
             self.record_failure(error)
             self._count_after_failure(batch_id)

@@ -1,7 +1,7 @@
 """Reads and registers schemas over Confluent's API, which Apicurio and Karapace also implement.
 
 Five requests with the standard library: the client in confluent-kafka adds httpx, authlib and
-four more packages, and retries on its own. Here the engine retries, and counts the retries.
+four more packages, and retries on its own. Here the query runner retries, and counts the retries.
 """
 
 import base64

@@ -40,7 +40,7 @@ class Topic:
 
 
 class TopicIdentity:
-    """Used by the engine's thread and by that of the broker watch."""
+    """Used by the query runner's thread and by that of the broker watch."""
 
     def __init__(self, plan: JoinPlan, read: Callable[[], Offsets | None]) -> None:
         """`read`: next offsets to read; None: no batch has ended."""

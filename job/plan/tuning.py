@@ -23,7 +23,7 @@ MAX_OFFSETS_PER_TRIGGER = 100_000
 STATE_MEMORY_MB = 512
 
 # How long Spark's stop() waits for the query's thread. Without a limit it waits indefinitely while
-# no broker answers (KAFKA-1894). The engine waits for the end of the batch before it calls stop().
+# no broker answers (KAFKA-1894). The job waits for the end of the batch before it calls stop().
 STOP_TIMEOUT_SECONDS = 10
 
 # Kafka's client can be configured to run a login module that loads code (CVE-2023-25194,
@@ -200,7 +200,7 @@ SOURCE_OPTIONS: Mapping[str, str] = MappingProxyType(
         "maxOffsetsPerTrigger": str(MAX_OFFSETS_PER_TRIGGER),
         # Records that retention deletes before they are read are an error, not a silent gap.
         "failOnDataLoss": "true",
-        # Without a broker the query fails after this time, and the engine reports it and retries.
+        # Without a broker the query fails after this time, and the job reports it and retries.
         # With the defaults Spark reports nothing for three minutes.
         "kafka.default.api.timeout.ms": "15000",
         "kafka.request.timeout.ms": "10000",

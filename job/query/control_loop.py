@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
+from datetime import timedelta
 
 import structlog
 
@@ -23,6 +24,7 @@ from job.protocol.status import Phase
 from job.query.driver import (
     BatchEnded,
     BatchPlanned,
+    DurationRefused,
     EndRun,
     EndsRequested,
     Event,
@@ -102,11 +104,14 @@ class ControlLoop:
         self.next_phase = Phase.CATCH_UP
         """Phase of the next run, if this one ends by a decision of the driver."""
         self._requested: dict[Side, EndsRequested] = {}
-        self._stats.partitions = self._written = state.partitions
+        self._stats.partitions = state.partitions
+        self._written: Partitions | None = state.partitions
         self._closed = threading.Event()
         self._writing = threading.Lock()
         replay = state.run.replay
         if replay is not None:
+            if not state.is_replaying:
+                self._written = None  # a crash may have lost the file
             self._report_replay(replay, run.checkpoint.offsets)
             if state.is_replaying and replay.possibly_late_records:
                 _log.warning("late_rows_unknown", records=replay.possibly_late_records)
@@ -138,7 +143,7 @@ class ControlLoop:
                 raise _no_calls(self.state) from None
         threading.Thread(target=self._write_periodically, name="event-times", daemon=True).start()
 
-    def batch_ended(self, _: object, batch_id: int) -> None:
+    def batch_ended(self, batch_id: int) -> None:
         """Called before Spark commits the batch."""
         before, now = self.state, self._clock()
         read = self._hooks.batch_read(before.latest)
@@ -175,14 +180,16 @@ class ControlLoop:
         if self.state.run.phase is not Phase.REAL_TIME:
             self._apply(BatchPlanned(now, starts, latest))
         elif (ended := self._hooks.ended_interval(starts, latest)) is not None:
-            self._stats.interval_begins(starts)
-            self._count_transactions()
             watermark_ms = self._hooks.watermark_ms()
             self._apply(IntervalPlanned(now, ended.next_batch_id, ended.read, watermark_ms))
+            # After the event times: with new offsets and old ones, a side could look idle.
+            self._stats.interval_begins(starts)
+            self._count_transactions()
 
     def _apply(self, event: Event) -> Mapping[int, int] | None:
         """Returns the answer to `EndsRequested`."""
-        self.state, actions = decide(self.state, event)
+        before = self.state
+        self.state, actions = decide(before, event)
         self._stats.partitions = self.state.partitions
         hooks, ends = self._hooks, None
         for action in actions:
@@ -199,18 +206,18 @@ class ControlLoop:
                 case RecordInterval():
                     self._checkpoint.record_interval(action.interval)
                 case SetIntervalDuration():
-                    self._set_interval_duration(action)
+                    self._set_interval_duration(action, before.pacing.current)
                 case EndRun():
                     self.next_phase = action.next_phase
                     hooks.end_run()
         return ends
 
-    def _set_interval_duration(self, action: SetIntervalDuration) -> None:
+    def _set_interval_duration(self, action: SetIntervalDuration, current: timedelta) -> None:
         try:
             self._hooks.set_interval_duration(action.duration)
         except Exception as error:
-            # Spark has changed. The next intervals last as long as the last one.
             _log.exception("warm_up_not_possible", reason=str(error).partition("\n")[0])
+            self._apply(DurationRefused(current))
 
     def _count_transactions(self) -> None:
         """Count the transactions of the tasks that have ended, and those that have failed."""

@@ -6,11 +6,11 @@ Spark calls the job at two moments, both on the query's thread:
   each side, and `BatchPlanned` or `IntervalPlanned` once both are known;
 - when a micro-batch is delivered, before Spark commits it: `BatchEnded`.
 
-`decide` returns what the job does then, in this order; control_loop.py does it. A run has one kind:
+`decide` returns the actions in their order, and control_loop.py performs them. A run has one kind:
 
 - engine micro_batch: the watermark follows each batch, and a partition that is ahead waits;
 - the replay after a change, then the same run goes on as one of the others. The run reads up to the
-  cut without a watermark, then takes over the watermark of the old query (change/replay.py). Its
+  cut without a watermark, then takes over the watermark of the old query (replay/replay.py). Its
   batches are as large as Spark allows, because no result waits for them;
 - engine real_time, catch-up: micro-batches, until few records are unread. If the last interval was
   interrupted, the catch-up repeats it with its watermark;
@@ -87,7 +87,15 @@ class BatchEnded:
     read: BatchRead
 
 
-Event = EndsRequested | BatchPlanned | IntervalPlanned | BatchEnded
+@dataclass(frozen=True)
+class DurationRefused:
+    """Spark has not taken the duration of an interval."""
+
+    current: timedelta
+    """Duration of its intervals."""
+
+
+Event = EndsRequested | BatchPlanned | IntervalPlanned | BatchEnded | DurationRefused
 
 
 @dataclass(frozen=True)
@@ -197,7 +205,7 @@ class State:
 
     @property
     def needs_calls(self) -> bool:
-        """Whether the run cannot go on if Spark makes no calls before it plans a batch."""
+        """Whether Spark must call the job before each batch."""
         return self.is_replaying or self.run.phase is not None
 
     def is_repeating(self, next_offsets: Offsets) -> bool:
@@ -218,6 +226,8 @@ def decide(state: State, event: Event) -> Decision:
             return _catch_up_planned(state, event)
         case IntervalPlanned():
             return _interval_planned(state, event)
+        case DurationRefused():
+            return replace(state, pacing=state.pacing.refused(event.current)), []
         case BatchEnded():
             ended = replace(state, latest={}, has_run=True)
             if state.run.replay is not None and state.is_replaying:

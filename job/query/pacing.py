@@ -41,8 +41,8 @@ class Pacing:
     def of_run(self, full: timedelta, new_jvm_records: int | None) -> Self:
         """For a run in intervals, which Spark begins with the checkpoint interval of the plan.
 
-        `new_jvm_records`: records before the next offsets of both topics, at the first intervals of
-        a JVM. None: the JVM has run intervals.
+        `new_jvm_records`: records of both topics that the query has read, if the JVM has not run
+        intervals yet. None: it has.
         """
         begun = replace(self, full=full, current=full)
         if new_jvm_records is None:
@@ -67,6 +67,10 @@ class Pacing:
     def allows_intervals(self, now: float) -> bool:
         """Whether a catch-up may end."""
         return now >= self.catch_up_until
+
+    def refused(self, current: timedelta) -> Self:
+        """After Spark has not taken a duration: its intervals last as long as `current`."""
+        return replace(self, current=current, short_intervals=0)
 
     def next_interval(self) -> Self:
         """For the interval that is planned; `current` is its duration."""

@@ -22,7 +22,8 @@ from job.spec.source_topics import SourceTopics
 
 
 class QueryHooks:
-    """Without a successful `limit_reading`, Spark makes no calls and reads without limits."""
+    """Spark's side of the control loop. If `limit_reading` fails, Spark reads without calls and
+    limits."""
 
     def __init__(self, spark: SparkSession, topics: Mapping[Side, SourceTopics]) -> None:
         self._spark = spark

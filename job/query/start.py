@@ -1,6 +1,6 @@
 """Starts one run of the query, together with the code that sets its watermark."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
@@ -53,10 +53,11 @@ class QueryStarter:
         loop = self._running
         return None if loop is None else loop.state.run.phase
 
-    def raise_watermark(self, to_ms: int) -> None:
-        """Raise the watermark of the running query, for an idle side."""
-        if (loop := self._running) is not None:
-            loop.raise_watermark(to_ms)
+    @property
+    def raise_watermark(self) -> Callable[[int], None]:
+        """Raises the watermark of the running query, in milliseconds, for an idle side."""
+        assert self._running is not None
+        return self._running.raise_watermark
 
     def forget_phase(self) -> None:
         """Called when the query is stopped or has failed: its next run begins with catch-up."""
@@ -143,8 +144,8 @@ class QueryStarter:
         is_new = run.spark is not self._paced_session
         self._paced_session = run.spark
         records = state.partitions.records if is_new else None
-        pacing = state.pacing.of_run(run.plan.real_time.checkpoint_interval, records)
-        return replace(state, pacing=pacing)
+        self._pacing = state.pacing.of_run(run.plan.real_time.checkpoint_interval, records)
+        return replace(state, pacing=self._pacing)
 
 
 def _live_reports(run: QueryRun, running: RunningQuery, join: Join) -> AbstractContextManager[None]:

@@ -192,4 +192,4 @@ class StreamingSymmetricHashJoin:
 def _state(plan: JoinOperatorPlan, side: Side) -> SymmetricHashJoinStateManagerV4:
     event_time = plan.of(side).event_time
     times = StateTimes(of_key=plan.key_time, of_value=event_time or (lambda _: None))
-    return SymmetricHashJoinStateManagerV4(side, times)
+    return SymmetricHashJoinStateManagerV4(times)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from job.semantics.rows import MICROS_PER_MS, JoinedRow, Key, Row, Side
+from job.semantics.rows import MICROS_PER_MS, JoinedRow, Key, Row
 from job.semantics.watermark_predicates import WatermarkPredicate
 
 
@@ -103,8 +103,7 @@ class TsWithKeyStore:
 class SymmetricHashJoinStateManagerV4:
     """Facade of the two column families."""
 
-    def __init__(self, side: Side, times: StateTimes) -> None:
-        self.side = side
+    def __init__(self, times: StateTimes) -> None:
         self._times = times
         self.key_with_ts_to_values = KeyWithTsToValuesStore()
         self.ts_with_key = TsWithKeyStore()

@@ -31,7 +31,7 @@ that each class and member exists in the running version.
 Other parts of the job also depend on Spark's internals:
 
 - checkpoint/join_state.py: the names and columns of the join's state stores;
-- change/cut.py: the text of the offset log;
+- replay/cut.py: the text of the offset log;
 - change/files.py: the commit log, and the file with the start offsets of the Kafka source;
 - the Java classes of join/, writer/, encoding/ and sql/: classes of Catalyst and of the state store. Their
   compilation checks that each member exists;

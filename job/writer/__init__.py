@@ -1,0 +1,1 @@
+"""The writer of transactions in Java, for both joins, compiled by `make setup`."""

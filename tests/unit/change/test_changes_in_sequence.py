@@ -223,7 +223,7 @@ class RunningJob:
         monkeypatch.setattr(cli, "call", self._call)
 
     def _call(self, _: Path, request: Stop | Resume) -> None:
-        if request.query_id != self.query_id:  # as the engine
+        if request.query_id != self.query_id:  # as the query runner
             raise JobUnavailableError("the job runs another query")
         if self.stop_fails and request.call == "stop":
             self.state = QueryState.STOPPED

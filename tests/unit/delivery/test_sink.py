@@ -75,7 +75,7 @@ class Sink(BatchSink):
         checkpoint: Any = None
         super().__init__(
             *(plan(), writer, SparkJoin(), None, self.counted),
-            *(lambda _, batch_id: ended.append(batch_id), KeptBack(checkpoint, None)),
+            *(ended.append, KeptBack(checkpoint, None)),
         )
         running: Any = None
         self.query.set_result(running)

@@ -1,6 +1,7 @@
 """The loop around the driver: calls of Spark, reports, and event times in the checkpoint."""
 
 from contextlib import nullcontext
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,7 +29,8 @@ class Hooks:
 
     def __init__(self) -> None:
         self.watermark = 0
-        self.is_ended = self.is_refused = False
+        self.is_ended = self.is_refused = self.has_changed = False
+        self.durations: list[timedelta] = []
         self.released: set[str] = set()
         self.latest: Offsets = {}
         self.read = BatchRead({}, {}, {}, {})
@@ -62,8 +64,10 @@ class Hooks:
     def raise_watermark(self, to_ms: int) -> None:
         self.watermark = max(self.watermark, to_ms)
 
-    def set_interval_duration(self, _: Any) -> None:
-        raise AttributeError("no such field")
+    def set_interval_duration(self, duration: timedelta) -> None:
+        self.durations.append(duration)
+        if self.has_changed:
+            raise AttributeError("no such field")
 
     def end_run(self) -> None:
         self.is_ended = True
@@ -116,8 +120,7 @@ class World:
 
     def batch(self, read: Offsets, latest: Offsets, times: Times, batch_id: int = 0) -> None:
         self.hooks.read = BatchRead(read, latest, times, {})
-        unused: Any = None
-        self.loop.batch_ended(unused, batch_id)
+        self.loop.batch_ended(batch_id)
 
 
 def test_batch_raises_the_watermark_and_the_first_ones_are_limited() -> None:
@@ -147,17 +150,25 @@ def test_interval_is_recorded_when_spark_plans_it_and_its_transactions_are_count
     assert [Interval(batch_id=8, watermark_ms=NOW_MS - 20_000)] == world.recorded
     assert NOW_MS - 20_000 == world.hooks.watermark
     assert 3 == world.stats.totals.transactions["committed"]
+    assert both(10) == world.stats.offsets
     world.loop.close()
     assert 6 == world.stats.totals.transactions["committed"]
 
 
-def test_intervals_keep_their_duration_if_spark_has_changed() -> None:
-    pacing = Pacing().of_run(Pacing().full * 60, new_jvm_records=1_000)
+@pytest.mark.parametrize(("has_changed", "calls"), [(False, 3), (True, 1)])
+def test_intervals_keep_their_duration_if_spark_has_changed(has_changed: bool, calls: int) -> None:
+    pacing = Pacing().of_run(timedelta(minutes=1), new_jvm_records=1_000)
     world = World(Phase.REAL_TIME, pacing=pacing)
+    world.hooks.has_changed = has_changed
     world.hooks.interval = EndedInterval(8, BatchRead(both(10), both(12), both(NOW_MS), {}))
     with structlog.testing.capture_logs() as logs:
-        world.request(10, 12)
-    assert ["warm_up_not_possible"] == [log["event"] for log in logs]
+        for _ in range(3):
+            world.request(10, 12)
+    short = [timedelta(seconds=2**number) for number in range(calls)]
+    assert (short, ["warm_up_not_possible"] * has_changed) == (
+        world.hooks.durations,
+        [log["event"] for log in logs],
+    )
 
 
 def test_run_ends_with_the_next_phase() -> None:
@@ -259,6 +270,8 @@ def test_restart_after_the_replay_has_the_event_times_of_the_old_query() -> None
     """If a crash has lost the file, those of the change count."""
     world = World(replay=REPLAY, read=ends(20, 16))
     assert ends(71_000, 85_000) == world.stats.partitions.event_times
+    world.loop.close()
+    assert ends(71_000, 85_000) == world.checkpoint.partitions.event_times
 
     newer = Partitions.restored(REPLAY.event_times, ends(20, 16))
     newer = newer.after_batch(BatchRead(ends(20, 16), ends(20, 16), both(90_000), {}))

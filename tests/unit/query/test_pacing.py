@@ -50,6 +50,15 @@ def test_interval_has_its_full_duration_without_records_or_if_it_is_short(
     assert [full] * 3 == planned(Pacing().of_run(full, records), 3)[1]
 
 
+def test_duration_that_spark_refuses_is_tried_again_only_if_intervals_are_short() -> None:
+    lost = NEW_JVM.next_interval().refused(FULL)
+    assert [FULL, FULL] == planned(lost, 2)[1]
+
+    short, _ = planned(NEW_JVM, SHORT_INTERVALS)
+    refused = short.next_interval().refused(short.current)
+    assert (SHORT[-1], FULL) == (refused.current, refused.next_interval().current)
+
+
 def test_catch_up_lasts_twice_as_long_each_time() -> None:
     pacing = NEW_JVM
     assert pacing.allows_intervals(0.0)

@@ -1,14 +1,19 @@
 """The phase of the next run of engine real_time."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from job.event_time.partitions import Partitions, RecordedEventTimes
 from job.plan import tuning
 from job.protocol.status import Phase
+from job.query.driver import Run, State
+from job.query.pacing import SHORT_INTERVALS
+from job.query.runtime import QueryRun
 from job.query.start import QueryStarter
 from job.query.stats import QueryStats
+from tests.unit.query.driven import both
 from tests.unit.specs import plan
 
 
@@ -34,6 +39,17 @@ def test_only_a_catch_up_writes_whole_state_files(starter: QueryStarter) -> None
 
     assert Phase.CATCH_UP is starter._begin_phase(run(conf))
     assert {tuning.CHANGELOG: "false"} == conf
+
+
+def test_first_intervals_of_each_session_are_short(starter: QueryStarter) -> None:
+    run_ = SimpleNamespace(spark=object(), plan=plan(engine="real_time"))
+    partitions = Partitions.restored(RecordedEventTimes(), both(1_000))
+    state = State(Run({}), partitions, 0.0)
+
+    first = starter._in_intervals(cast("QueryRun", run_), state)
+    assert SHORT_INTERVALS == first.pacing.short_intervals
+    again = starter._in_intervals(cast("QueryRun", run_), state)
+    assert 0 == again.pacing.short_intervals
 
 
 def test_query_that_was_stopped_begins_with_catch_up(starter: QueryStarter) -> None:

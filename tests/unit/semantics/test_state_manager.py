@@ -12,7 +12,7 @@ KEY = ("a",)
 
 @pytest.fixture
 def manager():
-    return SymmetricHashJoinStateManagerV4("left", StateTimes(lambda _: None, micros))
+    return SymmetricHashJoinStateManagerV4(StateTimes(lambda _: None, micros))
 
 
 def fill(manager, *rows, matched=False):
@@ -119,7 +119,7 @@ def test_eviction_scans_from_where_the_last_eviction_ended(manager):
 
 
 def test_only_the_instant_of_a_key_that_contains_the_event_time_is_scanned():
-    manager = SymmetricHashJoinStateManagerV4("left", StateTimes(lambda key: key[0], micros))
+    manager = SymmetricHashJoinStateManagerV4(StateTimes(lambda key: key[0], micros))
     manager.append((7,), R(7, 99, "x"), matched=False)
 
     assert ["x"] == join(manager, (7,))
