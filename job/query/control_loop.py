@@ -150,11 +150,10 @@ class ControlLoop:
         if before.latest:
             self._stats.planned(batch_id, before.latest)
         self._apply(BatchEnded(now, read))
-        replay = before.run.replay
-        if replay is not None and before.is_replaying:
-            self._report_replay(replay, read.next_offsets)
+        if before.replay is not None:
+            self._report_replay(before.replay, read.next_offsets)
             if not self.state.is_replaying:
-                _log.info("replay_ended", batch_id=batch_id, records=replay.records)
+                _log.info("replay_ended", batch_id=batch_id, records=before.replay.records)
 
     def close(self) -> None:
         self._closed.set()

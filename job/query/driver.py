@@ -195,8 +195,13 @@ class State:
     """Sum of the ends of both topics when the last interval was planned. None: none was."""
 
     @property
+    def replay(self) -> Replay | None:
+        """The replay, until it is over."""
+        return None if self.replay_phase is ReplayPhase.OVER else self.run.replay
+
+    @property
     def is_replaying(self) -> bool:
-        return self.replay_phase is not ReplayPhase.OVER
+        return self.replay is not None
 
     @property
     def keeps_watermark(self) -> bool:
@@ -230,8 +235,8 @@ def decide(state: State, event: Event) -> Decision:
             return replace(state, pacing=state.pacing.refused(event.current)), []
         case BatchEnded():
             ended = replace(state, latest={}, has_run=True)
-            if state.run.replay is not None and state.is_replaying:
-                return _replay_batch_ended(ended, state.run.replay, event.read)
+            if state.replay is not None:
+                return _replay_batch_ended(ended, state.replay, event.read)
             return _batch_ended(ended, event)
 
 
@@ -245,8 +250,8 @@ def _ends_requested(state: State, event: EndsRequested) -> Decision:
 
 
 def _ends(state: State, event: EndsRequested) -> Mapping[int, int] | None:
-    if state.run.replay is not None and state.is_replaying:
-        return state.run.replay.readable(state.replay_phase, event.side, event.latest)
+    if state.replay is not None:
+        return state.replay.readable(state.replay_phase, event.side, event.latest)
     if state.run.phase is Phase.REAL_TIME:
         return None  # an interval has no planned end
     return state.reading.ends(event.side, event.starts, event.latest)

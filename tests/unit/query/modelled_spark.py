@@ -8,12 +8,15 @@ before, and the new query reads a part of it again.
 import random
 from collections.abc import Mapping
 from contextlib import suppress
-from types import ModuleType
+from datetime import timedelta
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from job.event_time.partitions import BatchRead, Offsets, Partitions, RecordedEventTimes
 from job.event_time.watermark import watermark_ms
 from job.query import driver
+from job.query.control_loop import first_state
+from job.query.pacing import Pacing
 from job.replay.replay import Replay, ReplayPhase
 from job.spec.sides import SIDES, Side
 from tests.unit.delivery.schedules import ViolationError
@@ -22,6 +25,12 @@ DELAY_MS: Mapping[Side, int] = {"left": 3, "right": 5}
 PARTITIONS = (0, 1)
 RECORDS = 60
 _STEPS_MAX = 2_000
+
+_PLAN: Any = SimpleNamespace(
+    side=lambda side: SimpleNamespace(
+        watermark_delay=timedelta(milliseconds=DELAY_MS[side]), partitions=len(PARTITIONS)
+    )
+)
 
 Topics = dict[Side, dict[int, list[int]]]
 """Event times of the records of each partition."""
@@ -80,15 +89,11 @@ class Spark:
         last = max(self._planned, default=-1)
         self._tracked = max(self._watermark(last), self._committed.get(last, 0))
         self._called = set(SIDES)
-        read, replay = self._read_up_to() if self._committed else None, self._replay
-        phase = ReplayPhase.OVER if replay is None else replay.phase(read)
-        partitions = Partitions.restored(self._event_times, read)
-        if phase is not ReplayPhase.OVER:
-            partitions = Partitions.none()
-        elif replay is not None and read is not None and not any(partitions.event_times.values()):
-            partitions = replay.partitions(read)
-        run = self._rules.Run(DELAY_MS, None, replay)
-        self._state = self._rules.State(run, partitions, 0.0, replay_phase=phase)
+        read = self._read_up_to() if self._committed else None
+        checkpoint: Any = SimpleNamespace(
+            partitions=Partitions.restored(self._event_times, read), offsets=read
+        )
+        self._state = first_state(_PLAN, checkpoint, None, self._replay, Pacing())
 
     def _decide(self, event: Any) -> Any:
         self._state, actions = self._rules.decide(self._state, event)

@@ -13,8 +13,8 @@ SCHEDULES = 300
 
 BUGS = {
     "replay reads past the cut": (
-        "state.run.replay.readable(state.replay_phase,",
-        "state.run.replay.readable(ReplayPhase.OVER,",
+        "state.replay.readable(state.replay_phase,",
+        "state.replay.readable(ReplayPhase.OVER,",
     ),
     "watermark in the first phase of a replay": (
         "    if phase is ReplayPhase.READING:\n        return state, []\n",
