@@ -14,9 +14,10 @@ from job.dataflow.written import TopicLimits, written
 from job.join.join import Join
 from job.join.processor import DEAD_LETTER
 from job.kafka.security import KafkaAccess, spark_options
-from job.plan.plan import JoinPlan, SidePlan
+from job.plan.plan import JoinPlan
 from job.plan.real_time import SOURCE_OPTIONS
 from job.plan.result_checks import is_unmatched
+from job.plan.side_plan import SidePlan
 from job.replay.replay import Replay
 from job.spark.try_eval import register_try_eval
 from job.spec.sides import SIDES

@@ -11,6 +11,7 @@ from job.plan.position import partition_sql, position_column, position_sql
 from job.replay.cut import LateBelow
 from job.replay.replay import Expired, Replay
 from job.spec.sides import OTHER_SIDE, Side
+from job.spec.windows import window_end_sql
 
 _MICROSECONDS = 1000
 
@@ -53,9 +54,8 @@ def _was_emitted(replay: Replay, plan: JoinPlan, expired: Expired) -> str:
     side = expired.side
     column = plan.side(side).event_time_column
     if expired.window_ms is not None:
-        size, offset = expired.window_ms
-        event_time = f"unix_millis(`{column}`)"
-        leaves_after = f"({event_time} - pmod({event_time} - {offset}, {size}) + {size} - 1)"
+        end = window_end_sql(f"`{column}`", *expired.window_ms, expired.window_time_zone)
+        leaves_after = f"({end} - 1)"
     else:
         # Watermarks are whole milliseconds, so an event time is rounded up.
         rounded = f"(unix_micros(`{column}`) + {_MICROSECONDS - 1}) div {_MICROSECONDS}"

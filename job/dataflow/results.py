@@ -6,13 +6,18 @@ from pyspark.sql import functions as F
 from job.dataflow.output_columns import PARTITION, TIMESTAMP
 from job.encoding.encoded_column import encoded_column
 from job.plan import result_checks, result_sql
-from job.plan.plan import JoinPlan, SidePlan
+from job.plan.plan import JoinPlan
 from job.plan.position import offset_sql, partition_sql, position_column
 from job.plan.record_checks import FAILED_FIELD
 from job.plan.result_id import ID_HEADER
+from job.plan.side_plan import SidePlan
 from job.spark.kafka_partitioner import partition_for_key
+from job.spark.observed_metrics import count_where
 from job.spec.sides import SIDES
 from job.sql.literals import quoted
+
+JOINED = "joined"
+"""Name of the metric of the results before output.filter, if the spec has one."""
 
 # What Kafka adds to a record, and the name of the header with the id.
 _RESULT_OVERHEAD_BYTES = 200
@@ -32,7 +37,11 @@ def output_records(rows: DataFrame, plan: JoinPlan, passed_on: str | None = None
     `passed_on`: a column that is kept; rows where it is not null are no results, and no filter
     drops them.
     """
-    for condition in result_checks.filters(plan):
+    conditions = list(result_checks.filters(plan))
+    if conditions:
+        is_result = f"{passed_on} IS NULL" if passed_on else "true"
+        rows = rows.observe(JOINED, count_where(is_result).alias("results"))
+    for condition in conditions:
         rows = rows.where(f"{passed_on} IS NOT NULL OR ({condition})" if passed_on else condition)
     if plan.checks.any:
         rows = rows.withColumn(result_checks.TRIED, F.expr(result_checks.tried(plan)))

@@ -19,9 +19,12 @@ from job.formats.schemas import UNKNOWN_SCHEMA
 from job.join.processor import DEAD_LETTER, IS_DEAD
 from job.plan import record_checks, record_sql
 from job.plan.deduplication import id_columns
-from job.plan.plan import JoinPlan, SidePlan, window_end_column
+from job.plan.plan import JoinPlan, window_end_column
 from job.plan.position import partition_sql, position_column
+from job.plan.side_plan import SidePlan
+from job.plan.value_sql import DECODED, DECODED_KEY
 from job.replay.replay import Replay
+from job.spark.in_time_zone import register_in_time_zone
 from job.spark.observed_metrics import count_where
 from job.spark.try_eval import register_try_eval
 from job.spark.watermark import WATERMARK_METADATA
@@ -70,7 +73,7 @@ def side_rows(
     if letter_bytes_max is not None:
         keep = dead_letter_sql.KEPT
     elif plan.fails_on_bad_records:
-        keep = dead_letter_sql.EXPLAINED
+        keep = record_sql.EXPLAINED
     rows = decoded(records, side, registry, keep=keep)
     if plan.fails_on_bad_records:
         rows = _failing(rows, side, plan, replay)
@@ -94,21 +97,21 @@ def decoded(
     `keep`: further columns of the record and of the first step. `unknown_ids`: schema ids to treat
     as unknown.
     """
-    if side.format.has_registry:
-        assert side.reader is not None, "the job has pinned the schema"
-        assert registry is not None, "a side with a registry has access to it"
-        decoder, kind = Decoder(side.reader, registry), record_sql.decoded_type(side)
-        value = decoded_column(records.sparkSession, decoder, kind, unknown_ids)
-        records = records.withColumn(record_sql.DECODED, value)
-    read = [record_sql.parsed(side), record_sql.restored(side)]
-    steps = [*read, [*record_sql.typed(side), *keep], record_sql.classified(side)]
+    for column, reader, name in (
+        ("value", side.reader, DECODED),
+        ("key", side.key_reader, DECODED_KEY),
+    ):
+        if reader is not None:
+            assert registry is not None, "a side with a registry has access to it"
+            decoder, kind = Decoder(reader, registry), record_sql.decoded_type(reader)
+            content = decoded_column(records.sparkSession, column, decoder, kind, unknown_ids)
+            records = records.withColumn(name, content)
     if side.checks.any:
         register_try_eval(records.sparkSession)
-    for step in [*steps, *record_checks.steps(side)]:
+    register_in_time_zone(records.sparkSession, side.time_zone)
+    for step in record_sql.steps(side, keep):
         records = records.selectExpr(*step)
-    return records.withColumn(
-        side.event_time_column, F.expr(record_sql.event_time_of_readable(side))
-    )
+    return records
 
 
 def watermarked(rows: DataFrame, side: SidePlan) -> DataFrame:
@@ -130,12 +133,17 @@ def observed_metrics(side: SidePlan) -> list[Column]:
         count_where(f"reason IS NULL AND {record_checks.counted_null_key(side)}").alias(
             "null_keys"
         ),
+        *(
+            []
+            if not side.drops_records
+            else [count_where(record_checks.is_filtered(side)).alias("filtered")]
+        ),
         F.expr(f"unix_millis(max(`{side.event_time_column}`))").alias("event_time_max_ms"),
         F.expr(_event_times(side)).alias(EVENT_TIMES),
         F.expr(f"unix_millis(min({record_time}))").alias("record_time_min_ms"),
         F.expr(f"unix_millis(max({record_time}))").alias("record_time_max_ms"),
         *(count_where(f"reason = '{reason}'").alias(reason) for reason in record_sql.reasons(side)),
-        *([F.expr(_unknown_ids()).alias(UNKNOWN_IDS)] if side.format.has_registry else []),
+        *([F.expr(unknown).alias(UNKNOWN_IDS)] if (unknown := _unknown_ids(side)) else []),
     ]
 
 
@@ -174,10 +182,20 @@ def _is_none_of(partition: str, observed: Sequence[int]) -> str:
     return f"{partition} NOT IN ({', '.join(map(str, observed))}) AND "
 
 
-def _unknown_ids() -> str:
+def _unknown_ids(side: SidePlan) -> str:
     """Schema ids that were unknown in this batch. A schema may be registered later, but reading the
-    records of the batch again must give the same reasons."""
-    return f"collect_set(CASE WHEN reason = '{UNKNOWN_SCHEMA}' THEN schema_id END)"
+    records of the batch again must give the same reasons. Empty: the side has no registry."""
+    ids = {
+        "value_reason": "schema_id" if side.format.has_registry else None,
+        "key_reason": "key_schema_id" if side.keys_have_registry else None,
+    }
+    cases = " ".join(
+        f"WHEN {reason} = '{UNKNOWN_SCHEMA}' THEN {column}"
+        for reason, column in ids.items()
+        if column
+    )
+    is_unknown = f"reason = '{UNKNOWN_SCHEMA}'"
+    return f"collect_set(CASE WHEN {is_unknown} THEN CASE {cases} END END)" if cases else ""
 
 
 def kept(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
@@ -262,7 +280,8 @@ def with_window(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
     """
     if plan.window is None:
         return rows
-    end = plan.window.end_sql(f"unix_millis(`{side.event_time_column}`)")
+    register_in_time_zone(rows.sparkSession, plan.window.time_zone)
+    end = plan.window.end_sql(f"`{side.event_time_column}`")
     metadata = {WATERMARK_METADATA: milliseconds(side.watermark_delay)}
     plain = [
         F.col(f"`{name}`").alias(name, metadata={})

@@ -18,7 +18,7 @@ from job.join.processor import DEAD_LETTER
 from job.plan.plan import JoinPlan
 from job.plan.record_checks import EXPRESSION_FAILED, FAILED_FIELD
 from job.plan.result_checks import texts
-from job.plan.result_id import ID_HEADER
+from job.plan.result_id import ID_HEADER, is_unmatched_id
 from job.protocol.totals import Totals
 from job.spark.observed_metrics import count_where
 from job.sql.literals import quoted
@@ -79,7 +79,7 @@ def written(
         f"({size}) AS size",
         "cast(headers[0].value AS STRING) AS id",
     )
-    rows = rows.observe(OUTPUT, *_result_counts())
+    rows = rows.observe(OUTPUT, *_result_counts(plan))
     marked: list[str] = []
     if plan.fails_on_bad_records and marks_failures:
         failure = _failure(rows, plan, limits)
@@ -183,13 +183,16 @@ def _too_large(plan: JoinPlan, limits: TopicLimits) -> str:
     return f"concat('the result has ', size, {quoted(limit)})"
 
 
-def _result_counts() -> list[Column]:
-    return [
+def _result_counts(plan: JoinPlan) -> list[Column]:
+    counts = [
         count_where("NOT is_letter").alias("records"),
         count_where(f"reason = '{names.VALUE_TOO_LARGE}'").alias("too_large"),
         count_where(f"reason = '{EXPRESSION_FAILED}'").alias("failed"),
         count_where(f"reason = '{names.NULL_KEY}'").alias("without_key"),
     ]
+    if plan.join_type.outer_sides:
+        counts.append(count_where(f"reason IS NULL AND {is_unmatched_id(ID)}").alias("unmatched"))
+    return counts
 
 
 def _letter_counts(*, of_records: bool) -> list[Column]:

@@ -1,19 +1,26 @@
 """`streamjoin dead-letters list` and `replay`: from a plan to lines of text."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from job.dead_letters.headers import DeadLetter
 from job.dead_letters.replay import Replayed, letters, replay
+from job.dead_letters.shown import BYTES_MAX, shown, text_of
 from job.errors import RequestError
 from job.instants import from_epoch_ms, utc_text
 from job.kafka.security import KafkaAccess, kafka_access
 from job.plan.plan import JoinPlan
 from job.protocol.reasons import DEAD_LETTER_REASONS, RESULT_REASONS
+from job.redaction import Redaction
 from job.spec.source_topics import SourceTopics
 
 REASONS = tuple(dict.fromkeys((*DEAD_LETTER_REASONS, *RESULT_REASONS)))
+_LETTERS_AT_ONCE = 1_000
+
+Failures = Callable[[Sequence[DeadLetter]], Sequence[str | None]]
+"""For each letter, why its record is bad by the spec. None: it is readable."""
 
 
 @dataclass(frozen=True)
@@ -22,51 +29,91 @@ class Selection:
 
     side: str | None = None
     reason: str | None = None
+    key: str | None = None
+    """Key of the record, as text."""
 
     def __post_init__(self) -> None:
         if self.reason is not None and self.reason not in REASONS:
             raise RequestError(f"unknown reason {self.reason}: use one of {', '.join(REASONS)}")
 
     def includes(self, letter: DeadLetter) -> bool:
-        return self.side in {None, letter.side} and self.reason in {None, letter.reason}
+        is_key = self.key is None or self.key.encode(errors="surrogateescape") == letter.key
+        return is_key and self.side in {None, letter.side} and self.reason in {None, letter.reason}
 
 
-def list_letters(plan: JoinPlan, selection: Selection, limit: int | None) -> Iterator[str]:
-    """A line for each letter that was not replayed, then their number."""
-    topic, access = _topic(plan), kafka_access(plan.bootstrap_servers, plan.security)
-    count = 0
+def list_letters(
+    plan: JoinPlan, selection: Selection, limit: int | None, *, as_json: bool = False
+) -> Iterator[str]:
+    """Two lines for each letter that was not replayed, then their number; or a JSON object for
+    each letter."""
+    topic, access = _topic(plan), _access(plan)
+    redaction, count = Redaction(), 0
+    redaction.add(access.secrets)
     for letter in islice(_select(access, plan, topic, selection), limit):
         count += 1
-        yield _line(letter)
-    yield f"{count} in {topic}" + (" (limit reached)" if count == limit else "")
+        if as_json:
+            yield redaction.scrubbed(json.dumps(_as_json(letter)))
+        else:
+            yield redaction.scrubbed(_line(letter))
+            yield redaction.scrubbed(f"    key {shown(letter.key)}, value {_value(letter)}")
+    if not as_json:
+        yield f"{count} in {topic}" + (" (limit reached)" if count == limit else "")
 
 
-def replay_letters(plan: JoinPlan, selection: Selection, *, dry_run: bool) -> Iterator[str]:
-    """A line for each letter that is replayed, or would be, and for each that cannot be."""
-    topic, access = _topic(plan), kafka_access(plan.bootstrap_servers, plan.security)
-    selected = _select(access, plan, topic, selection)
-    lines: list[str] = []
+def replay_letters(
+    plan: JoinPlan,
+    selection: Selection,
+    failures: Failures,
+    *,
+    unchecked: bool = False,
+    dry_run: bool = False,
+    confirm: Callable[[str], bool] = lambda _: True,
+) -> Iterator[str]:
+    """A line for each letter that is replayed, or would be, and for each that is not.
 
-    def replayable() -> Iterator[DeadLetter]:
-        for letter in selected:
-            if not letter.can_be_replayed:
-                lines.append(f"not replayed, incomplete or a result: {_line(letter)}")
-            elif not _source(plan, letter.side).matches(letter.topic):
-                lines.append(
-                    f"not replayed, from a topic that the join does not read: {_line(letter)}"
-                )
+    A letter whose record would fail again is left out; with `unchecked` no record is evaluated.
+    `confirm` is called with a question before the first record is written.
+    """
+    topic, access = _topic(plan), _access(plan)
+    replayed: set[str] = set()
+    failing = 0
+    for some in _batches(_select(access, plan, topic, selection)):
+        readable = [] if unchecked else [it for it in some if _obstacle(plan, it) is None]
+        reasons = dict(zip((each.place for each in readable), failures(readable), strict=True))
+        for letter in some:
+            obstacle, fails = _obstacle(plan, letter), reasons.get(letter.place)
+            failing += fails is not None
+            if obstacle is not None:
+                yield f"not replayed, {obstacle}: {_line(letter)}"
+            elif fails is not None:
+                yield f"not replayed, would fail again ({fails}): {_line(letter)}"
             else:
-                lines.append(_line(letter))
-                yield letter
-
+                replayed.add(letter.place)
+                yield _line(letter)
+    if failing:
+        yield (
+            f"{failing} would fail again by this spec: fix the spec, or replay them, too, with "
+            "--all"
+        )
     if dry_run:
-        count = sum(1 for _ in replayable())
-        yield from lines
-        yield f"{count} would be replayed"
-        return
-    replayed = replay(access, plan.name, topic, replayable())
-    yield from lines
-    yield _summary(replayed)
+        yield f"{len(replayed)} would be replayed"
+    elif not replayed:
+        yield "0 replayed"
+    elif not confirm(f"Replay {len(replayed)} of {topic}?"):
+        yield "0 replayed: not confirmed"
+    else:
+        wanted = _select(access, plan, topic, selection)
+        chosen = (letter for letter in wanted if letter.place in replayed)
+        yield _summary(replay(access, plan.name, topic, chosen))
+
+
+def _obstacle(plan: JoinPlan, letter: DeadLetter) -> str | None:
+    """Why the letter cannot be replayed. None: it can be."""
+    if not letter.can_be_replayed:
+        return "incomplete or a result"
+    if not _source(plan, letter.side).matches(letter.topic):
+        return "from a topic that the join does not read"
+    return None
 
 
 def _summary(replayed: Replayed) -> str:
@@ -95,6 +142,15 @@ def _select(
     )
 
 
+def _batches(selected: Iterator[DeadLetter]) -> Iterator[list[DeadLetter]]:
+    while some := list(islice(selected, _LETTERS_AT_ONCE)):
+        yield some
+
+
+def _access(plan: JoinPlan) -> KafkaAccess:
+    return kafka_access(plan.bootstrap_servers, plan.security)
+
+
 def _topic(plan: JoinPlan) -> str:
     if plan.dead_letter is None:
         raise RequestError("dead_letter.topic is not set in the spec")
@@ -106,10 +162,39 @@ def _source(plan: JoinPlan, side: str) -> SourceTopics:
 
 
 def _line(letter: DeadLetter) -> str:
-    at = "-"
-    if letter.timestamp_ms is not None:
-        at = utc_text(from_epoch_ms(letter.timestamp_ms))
     # A value may contain control characters, and the message is shown on a terminal.
     message = "".join(char if char.isprintable() else "�" for char in letter.message)
     place = f"{letter.topic}/{letter.partition}/{letter.offset}"
-    return f"{place}  {at}  {letter.side} {letter.reason}: {message}"
+    return f"{place}  {_time(letter) or '-'}  {letter.side} {letter.reason}: {message}"
+
+
+def _time(letter: DeadLetter) -> str | None:
+    return None if letter.timestamp_ms is None else utc_text(from_epoch_ms(letter.timestamp_ms))
+
+
+def _value(letter: DeadLetter) -> str:
+    return shown(letter.value) if letter.is_whole else "not in the dead letter: it was too large"
+
+
+def _as_json(letter: DeadLetter) -> dict[str, object]:
+    """Key and value as text, or in hexadecimal digits if they are not text."""
+    value = letter.value
+    contents = {"key": letter.key, "value": None if value is None else value[:BYTES_MAX]}
+    texts: dict[str, str | None] = {}
+    for name, content in contents.items():
+        text = None if content is None else text_of(content)
+        texts[name] = text
+        texts[f"{name}_hex"] = None if content is None or text is not None else content.hex()
+    return {
+        "dead_letter": letter.place,
+        "topic": letter.topic,
+        "partition": letter.partition,
+        "offset": letter.offset,
+        "timestamp": _time(letter),
+        "side": letter.side,
+        "reason": letter.reason,
+        "message": letter.message,
+        **texts,
+        "value_bytes": None if value is None else len(value),
+        "is_whole": letter.is_whole,
+    }

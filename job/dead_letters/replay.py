@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Message, Producer
 
-from job.dead_letters.headers import REPLAYED, DeadLetter, Headers, dead_letter, replayed_place
+from job.dead_letters.headers import REPLAYED, DeadLetter, dead_letter, replayed_place
 from job.errors import BrokerError, DeliveryError, SecurityError, StreamjoinError
 from job.kafka.clients import (
     ANY_PARTITION,
     LATEST,
     AdminClient,
     admin,
+    headers_of,
     list_offsets,
     produce,
     read_to_end,
@@ -62,12 +63,12 @@ class _Ends:
 def letters(access: KafkaAccess, topic: str) -> Iterator[DeadLetter]:
     """Letters that were not replayed yet, sorted by their places."""
     replayed = {
-        replayed_place(message.key(), message.value(), _headers(message))
+        replayed_place(message.key(), message.value(), headers_of(message))
         for message in _messages(access, topic)
     }
     for message in _messages(access, topic):
         place = f"{topic}/{message.partition()}/{message.offset()}"
-        letter = dead_letter(place, message.key(), message.value(), _headers(message))
+        letter = dead_letter(place, message.key(), message.value(), headers_of(message))
         if letter is not None and place not in replayed:
             yield letter
 
@@ -169,19 +170,6 @@ def _messages(access: KafkaAccess, topic: str) -> Iterator[Message]:
     with _raising_streamjoin_errors(access):
         settings = librdkafka_settings(access)
         yield from read_to_end(settings, topic, "streamjoin-dead-letters", _ANSWER_SECONDS)
-
-
-def _headers(message: Message) -> Headers:
-    return [
-        (name, content.encode() if isinstance(content, str) else content)
-        for name, content in _pairs(message.headers())
-    ]
-
-
-def _pairs(headers: object) -> Iterable[tuple[str, str | bytes | None]]:
-    if isinstance(headers, Mapping):
-        return list(headers.items())
-    return list(headers) if isinstance(headers, list) else []
 
 
 @contextmanager

@@ -5,26 +5,31 @@ Input columns: those of `decoded` in dataflow/sides.py, the record as `original_
 module only makes text.
 """
 
+import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
+from job.dead_letters import event_time_text
 from job.dead_letters import headers as names
-from job.plan import record_checks
-from job.plan.plan import JoinPlan, SidePlan
+from job.plan import decimal_sql, envelope_sql, key_sql, record_checks, record_sql
+from job.plan.plan import JoinPlan
 from job.plan.position import partition_sql, position_column
+from job.plan.side_plan import SidePlan
+from job.plan.value_sql import value_sql
 from job.spec.durations import duration_text
 from job.spec.expressions import column_name
 from job.spec.sides import SIDES
 from job.sql.literals import quoted
 
-EXPLAINED = ("text", "parsed")
-"""Columns that `decoded` keeps for the message of a bad record."""
 KEPT = (
     "key AS original_key",
     "value AS original_value",
     "headers AS original_headers",
-    *EXPLAINED,
+    *record_sql.EXPLAINED,
 )
 """Columns that `decoded` keeps for dead letters."""
+
+_LATE_WATERMARK = re.compile(r" is not past the watermark (\S+ \S+) UTC: ")
 
 # Bytes added to a record: the job's headers without the message (with two names of up to 249
 # characters), and Kafka's overhead for a batch of one record.
@@ -85,6 +90,8 @@ def message(side: SidePlan) -> str:
     Uses no column that a batch without bad records would have to compute.
     """
     field = f"field {side.event_time}"
+    if side.has_event_time_expression:
+        field = f"event_time {side.event_time_text}"
     shown = f"left(written_event_time, {_SHOWN_CHARS})"
     nulls = [
         quoted(", "),
@@ -96,16 +103,16 @@ def message(side: SidePlan) -> str:
     ahead = duration_text(side.max_event_time_ahead)
     texts = {
         "tombstone": "'the record has no value'",
-        "malformed_json": "'the value is not one JSON object in UTF-8'",
-        "schema_mismatch": f"concat('not of the declared type: ', {_mismatches(side)})",
-        **dict.fromkeys(("undecodable_value", "unknown_schema", "incompatible_schema"), "text"),
+        "malformed_json": _malformed(),
+        "schema_mismatch": (
+            f"coalesce({_broken(side)}, {value_sql(side).mismatch_message(side)}, "
+            f"concat('not of the declared type: ', {_named_mismatches(side)}))"
+        ),
+        "undecodable_value": value_sql(side).undecodable_message,
+        **dict.fromkeys(("unknown_schema", "incompatible_schema"), "text"),
         "missing_event_time": quoted(f"{field} is missing or null"),
-        "unparsable_event_time": (
-            f"concat({quoted(f'{field} is neither ISO-8601 nor epoch milliseconds: ')}, {shown})"
-        ),
-        "absurd_event_time": (
-            f"concat({quoted(f'{field} is not between 1970 and the year 9999: ')}, {shown})"
-        ),
+        "unparsable_event_time": event_time_text.unparsable(side, field, shown),
+        "absurd_event_time": event_time_text.absurd(side, field, shown),
         "future_event_time": (
             f"concat({quoted(f'{field} is more than {ahead} ahead of the record: ')}, {shown})"
         ),
@@ -117,7 +124,17 @@ def message(side: SidePlan) -> str:
         ),
     }
     cases = " ".join(f"WHEN {quoted(reason)} THEN {text}" for reason, text in texts.items())
-    return f"coalesce(CASE dead_reason {cases} END, '')"
+    whole = f"CASE dead_reason {cases} END"
+    if (of_key := key_sql.message(side)) is not None:
+        whole = f"CASE WHEN value_reason IS NULL AND dead_reason = key_reason THEN {of_key} "
+        whole += f"ELSE CASE dead_reason {cases} END END"
+    return f"coalesce({whole}, '')"
+
+
+def late_watermark(message: str) -> datetime | None:
+    """The watermark in the message of a late row. None: the message has none."""
+    match = _LATE_WATERMARK.search(message)
+    return None if match is None else datetime.fromisoformat(match[1]).replace(tzinfo=UTC)
 
 
 def _reason(plan: JoinPlan, side: SidePlan) -> str:
@@ -151,17 +168,42 @@ def result_headers(plan: JoinPlan, id_header: str, *, message: str, size: str) -
     )
 
 
+def _malformed() -> str:
+    """Confluent's wire format is a byte 0, the id of a schema in four bytes, and the value."""
+    has_id = "octet_length(text) > 5 AND ascii(text) = 0"
+    with_id = (
+        "the value begins with the id of a schema of a registry: `format: json_schema`, avro or "
+        "protobuf read such values"
+    )
+    other = "the value is not one JSON object in UTF-8"
+    return f"if({has_id}, {quoted(with_id)}, {quoted(other)})"
+
+
+def _broken(side: SidePlan) -> str:
+    cases = [f"WHEN {fails} THEN {text}" for fails, text in envelope_sql.messages(side)]
+    return f"CASE {' '.join(cases)} END" if cases else "NULL"
+
+
+def _named_mismatches(side: SidePlan) -> str:
+    if side.envelope is None:
+        return _mismatches(side)
+    other = "a field of the other row in the envelope (`before` or `after`)"
+    return f"coalesce(nullif({_mismatches(side)}, ''), {quoted(other)})"
+
+
 def _mismatches(side: SidePlan) -> str:
     """Fields that are present and cannot be read as their types, with these types."""
-    fields, parts = "from_json(text, 'MAP<STRING, STRING>')", []
+    parts = []
     for column in side.schema.columns:
-        there = f"element_at({fields}, {quoted(column.name)}) IS NOT NULL"
-        if side.format.has_registry:
-            there = f"parsed.`{column.name}` IS NOT NULL"
+        there = value_sql(side).is_present(side, column.name)
         # A TIMESTAMP is read as text first.
         is_bad = f"`{column_name(side.side, column.name)}` IS NULL AND {there}"
+        shown = quoted(f"{column.name} {column.type}")
+        if column.type.is_decimal and not side.format.has_registry:
+            problem = decimal_sql.problem(f"parsed.`{column.name}`", column.type)
+            shown = f"concat({shown}, coalesce(concat(' (', {problem}, ')'), ''))"
         if column.name != side.event_time:
-            parts.append(f"CASE WHEN {is_bad} THEN {quoted(f'{column.name} {column.type}')} END")
+            parts.append(f"CASE WHEN {is_bad} THEN {shown} END")
     return f"concat_ws(', ', {', '.join(parts)})" if parts else "''"
 
 

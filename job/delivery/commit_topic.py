@@ -92,6 +92,24 @@ def check_commit_topic_settings(plan: JoinPlan, kafka: KafkaAdmin) -> None:
         raise _refusal(error, plan, kafka.access) from error
 
 
+def check_commit_topic(plan: JoinPlan, kafka: KafkaAdmin) -> None:
+    """Raises TopicError if a start would refuse the commit topic, or cannot create it. Changes
+    nothing."""
+    if plan.output.delivery is not Delivery.EXACTLY_ONCE:
+        return
+    client = kafka.client
+    try:
+        partitions = _partitions(client, plan.output.commit_topic)
+        if partitions is None:
+            created = client.create_topics([_new_topic(plan)], validate_only=True)
+            answer(created[plan.output.commit_topic])
+            return
+        _check_partitions(partitions, plan)
+        _check_settings(client, plan)
+    except KafkaException as error:
+        raise _refusal(error, plan, kafka.access) from error
+
+
 def _partitions(client: AdminClient, topic: str) -> int | None:
     topics = client.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_SECONDS)
     try:
@@ -102,9 +120,20 @@ def _partitions(client: AdminClient, topic: str) -> int | None:
         raise
 
 
+def new_commit_topic(plan: JoinPlan) -> NewTopic | None:
+    """None: at-least-once delivery has no commit topic."""
+    if plan.output.delivery is not Delivery.EXACTLY_ONCE:
+        return None
+    return _new_topic(plan)
+
+
+def _new_topic(plan: JoinPlan) -> NewTopic:
+    return NewTopic(plan.output.commit_topic, _partitions_to_create(plan), config=_SETTINGS)
+
+
 def _create(client: AdminClient, plan: JoinPlan) -> None:
     topic = plan.output.commit_topic
-    new = NewTopic(topic, _partitions_to_create(plan), config=_SETTINGS)
+    new = _new_topic(plan)
     created = client.create_topics([new], operation_timeout=_CREATE_SECONDS)
     try:
         answer(created[topic], _CREATE_SECONDS)

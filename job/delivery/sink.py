@@ -29,6 +29,7 @@ from job.protocol.progress import results_written
 from job.spark.between_batches import stop_gracefully
 from job.spark.failures import failure_of
 from job.spark.observed_metrics import batch_metrics
+from job.spark.stopped_query import short_error
 from job.spec.durations import milliseconds
 
 # The first batch begins before start() has returned the query.
@@ -175,7 +176,7 @@ class BatchSink(FailureOfQuery):
         except Py4JJavaError as error:
             self.record_failure(error)
             self._count_after_failure(batch_id)
-            raise  # unchanged: Spark recognizes a stopped query by the text of the error
+            raise short_error(error) from None
         except Exception as error:
             self.failure = failure_of(error, self._plan.bootstrap_servers)
             raise RuntimeError("the batch is not delivered") from None

@@ -10,6 +10,7 @@ fences them (exactly_once.py).
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from job.delivery import producers
 from job.delivery.commit_topic import dead_letter_partition
@@ -29,14 +30,14 @@ class Slot:
 class Target:
     """The commit topic of a query, and the identity of the query there."""
 
-    client: tuple[tuple[str, str], ...] = field(repr=False)
-    """Settings of librdkafka, with secrets."""
+    client: tuple[tuple[str, Any], ...] = field(repr=False)
+    """Settings of librdkafka, with secrets and functions."""
     name: str
     query_id: str
     commit_topic: str
     transaction_timeout_seconds: int
 
-    def producer_settings(self, slot: Slot) -> dict[str, str | int | bool]:
+    def producer_settings(self, slot: Slot) -> dict[str, Any]:
         return {
             **dict(self.client),
             **producers.SETTINGS,

@@ -52,13 +52,7 @@ final class AvroReader implements ValueReader {
   static AvroReader of(JsonNode prepared, StructType columns) {
     Schema writer = parsed(prepared.get("writer"));
     Schema reader = parsed(prepared.get("reader"));
-    RecordReader record = new RecordReader(writer, columns.length());
-    for (Schema.Field field : reader.getFields()) {
-      int index = columns.fieldIndex(field.name());
-      long micros = prepared.get("micros").path(field.name()).asLong();
-      record.add(field, index, columns.apply(index).dataType(), micros);
-    }
-    return new AvroReader(record);
+    return new AvroReader(RecordReader.of(writer, reader, columns, prepared.get("micros")));
   }
 
   private static Schema parsed(JsonNode schema) {
@@ -102,8 +96,16 @@ final class AvroReader implements ValueReader {
       defaults = new Object[columns];
     }
 
-    /** `micros`: microseconds per unit of a timestamp. 0: the field is not a timestamp. */
-    void add(Schema.Field field, int index, DataType type, long micros) {
+    static RecordReader of(Schema writer, Schema reader, StructType type, JsonNode micros) {
+      RecordReader record = new RecordReader(writer, type.length());
+      for (Schema.Field field : reader.getFields()) {
+        int index = type.fieldIndex(field.name());
+        record.add(field, index, type.apply(index).dataType(), micros.path(field.name()));
+      }
+      return record;
+    }
+
+    private void add(Schema.Field field, int index, DataType type, JsonNode micros) {
       Schema.Field source = writer.getField(field.name());
       for (String alias : field.aliases()) {
         source = source == null ? writer.getField(alias) : source;
@@ -132,10 +134,15 @@ final class AvroReader implements ValueReader {
     }
   }
 
+  /**
+   * `micros`: microseconds per unit of a timestamp; of a record, those of its fields. Missing: the
+   * field is and has no timestamp.
+   */
   private static FieldReader reader(
-      Schema writer, Schema.Field field, DataType type, long micros) {
-    FieldReader read = resolved(writer, field.schema(), type, field.name());
-    return micros == 0 ? read : in -> EpochMicros.of((Long) read.read(in), micros);
+      Schema writer, Schema.Field field, DataType type, JsonNode micros) {
+    FieldReader read = resolved(writer, field.schema(), type, field.name(), micros);
+    long unit = micros.asLong();
+    return unit == 0 ? read : in -> EpochMicros.of((Long) read.read(in), unit);
   }
 
   private static byte[] defaultValue(Schema.Field field) {
@@ -155,11 +162,12 @@ final class AvroReader implements ValueReader {
     return bytes.toByteArray();
   }
 
-  private static FieldReader resolved(Schema writer, Schema reader, DataType type, String field) {
+  private static FieldReader resolved(
+      Schema writer, Schema reader, DataType type, String field, JsonNode micros) {
     if (writer.isUnion()) {
       List<FieldReader> branches = new ArrayList<>();
       for (Schema branch : writer.getTypes()) {
-        branches.add(resolved(branch, reader, type, field));
+        branches.add(resolved(branch, reader, type, field, micros));
       }
       return in -> branches.get(in.readIndex(branches.size())).read(in);
     }
@@ -183,13 +191,18 @@ final class AvroReader implements ValueReader {
                 writer.getElementType(),
                 read.getElementType(),
                 ((ArrayType) type).elementType(),
-                field));
+                field,
+                micros));
       case MAP:
         return map(
             resolved(
-                writer.getValueType(), read.getValueType(), ((MapType) type).valueType(), field));
+                writer.getValueType(),
+                read.getValueType(),
+                ((MapType) type).valueType(),
+                field,
+                micros));
       case RECORD:
-        return record(writer, read, (StructType) type);
+        return record(writer, read, (StructType) type, micros);
       case BYTES:
       case FIXED:
         return bytes(writer, type);
@@ -371,15 +384,12 @@ final class AvroReader implements ValueReader {
     };
   }
 
-  private static FieldReader record(Schema writer, Schema reader, StructType type) {
-    RecordReader record = new RecordReader(writer, type.length());
+  private static FieldReader record(
+      Schema writer, Schema reader, StructType type, JsonNode micros) {
     try {
-      for (Schema.Field field : reader.getFields()) {
-        record.add(field, field.pos(), type.apply(field.pos()).dataType(), 0);
-      }
+      return RecordReader.of(writer, reader, type, micros);
     } catch (IncompatibleException error) {
       return refusing(error.getMessage());
     }
-    return record;
   }
 }

@@ -1,4 +1,4 @@
-"""Values of a side as a Spark column, decoded by ValueDecoder.java.
+"""Values or keys of a side as a Spark column, decoded by ValueDecoder.java.
 
 Spark's from_avro is not used: it takes one writer schema for all values, does not read schema ids,
 and returns no reason for a value that it cannot read.
@@ -21,20 +21,20 @@ _PROCESS = uuid4().hex
 
 
 def decoded_column(
-    spark: SparkSession, decoder: Decoder, ddl: str, unknown_ids: Collection[int]
+    spark: SparkSession, name: str, decoder: Decoder, ddl: str, unknown_ids: Collection[int]
 ) -> Column:
-    """The decoded column `value`: a struct with the fields `ddl`.
+    """The decoded column `name`: a struct with the fields `ddl`.
 
     `unknown_ids`: schema ids that were unknown when the batch was first read, and count as unknown
     again. Raises SetupError if the Java classes were built from other sources.
     """
     check_classes(spark)
     # Equal decoders have equal names, so that executors reuse the schemas that they have looked up.
-    name = f"{_PROCESS}-{sha256(repr(decoder).encode()).hexdigest()}"
-    install_lookup(spark, name, decoder)
+    lookup = f"{_PROCESS}-{sha256(repr(decoder).encode()).hexdigest()}"
+    install_lookup(spark, lookup, decoder)
     unknown = {number: decoder.unknown(number) for number in unknown_ids}
-    java = java_class(spark, "ValueDecoder")(name, ddl, json.dumps(unknown))
-    return Column(java.decoded(F.col("value")._jc))
+    java = java_class(spark, "ValueDecoder")(lookup, ddl, json.dumps(unknown))
+    return Column(java.decoded(F.col(name)._jc))
 
 
 def install_lookup(spark: SparkSession, name: str, decoder: Decoder) -> None:

@@ -1,7 +1,7 @@
 """Avro: columns of a schema, and decoding by schema resolution (Avro 1.12, fastavro)."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from io import BytesIO
 from typing import Any
@@ -9,43 +9,19 @@ from typing import Any
 import fastavro
 from fastavro.schema import SchemaParseException, UnknownType
 
+from job.formats.avro_types import MICROS, kind_of, logical_of, not_null, sql_type_or_none
 from job.formats.schemas import (
+    PLAIN_COLUMN,
     Difference,
     IncompatibleError,
     ReaderSchema,
     RegisteredSchema,
-    UnmappedError,
+    Shape,
     UnreadableError,
 )
 from job.formats.times import MICROS_A_MILLI, epoch_micros
-from job.sql.types import (
-    BIGINT,
-    BINARY,
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INT,
-    STRING,
-    TIMESTAMP,
-    SqlType,
-    array_of,
-    decimal_type,
-    map_of,
-    struct_of,
-)
+from job.sql.types import BIGINT, STRING, TIMESTAMP, SqlType
 
-_PRIMITIVES = {
-    "boolean": BOOLEAN,
-    "int": INT,
-    "long": BIGINT,
-    "float": FLOAT,
-    "double": DOUBLE,
-    "string": STRING,
-    "bytes": BINARY,
-}
-_MICROS = {"timestamp-millis": MICROS_A_MILLI, "timestamp-micros": 1}
-_DECIMAL_DIGITS_MAX = 38
 # Promotions of schema resolution in the Avro specification.
 _PROMOTIONS = {
     "int": {"long", "float", "double"},
@@ -56,17 +32,25 @@ _PROMOTIONS = {
 }
 
 
-def fields(schema: RegisteredSchema) -> dict[str, SqlType | None]:
+def fields(schema: RegisteredSchema, shape: Shape = Shape.RECORD) -> dict[str, SqlType | None]:
     """SQL type of each field. None: no SQL type fits.
 
-    Raises IncompatibleError if the schema is not a record.
+    Raises IncompatibleError if the schema does not have the shape.
     """
-    return {field["name"]: _sql_type_or_none(field["type"]) for field in _record(schema)["fields"]}
+    whole = _content(schema, shape)
+    return _types(_row_of_envelope(whole, schema.id) if shape is Shape.ENVELOPE else whole)
+
+
+def shape_of_key(schema: RegisteredSchema) -> Shape:
+    """Raises IncompatibleError if the schema cannot be read."""
+    return Shape.RECORD if kind_of(_whole(schema)) == "record" else Shape.PLAIN
 
 
 def differences(writer: RegisteredSchema, reader: ReaderSchema) -> list[Difference]:
     """Reasons why `reader` cannot read values of `writer`. Empty: it can."""
-    return list(_differences(_record(writer), _projected(reader), "the record"))
+    written = _content(writer, reader.shape)
+    # The rows of an envelope have the same differences.
+    return list(dict.fromkeys(_differences(written, _projected(reader), "the record")))
 
 
 def record_differences(writer: RegisteredSchema, reader: RegisteredSchema) -> list[Difference]:
@@ -81,7 +65,7 @@ def decoding(writer: RegisteredSchema, reader: ReaderSchema) -> Callable[[bytes]
     IncompatibleError if no value can be read.
     """
     _check_differences(writer, reader)
-    written = _bare(_record(writer))
+    written = _bare(_content(writer, reader.shape))
     read = None if writer == reader.schema else fastavro.parse_schema(_bare(_projected(reader)))
     parsed = fastavro.parse_schema(written)
     times = _times(reader)
@@ -96,11 +80,19 @@ def decoding(writer: RegisteredSchema, reader: ReaderSchema) -> Callable[[bytes]
             raise UnreadableError(f"not Avro of that schema ({error})") from None
         if (left := len(payload) - source.tell()) > 0:
             raise UnreadableError(f"{left} bytes remain after the value")
-        for name, micros in times:
-            row[name] = epoch_micros(row[name], micros)
+        _set_times(row, times)
         return row  # type: ignore[no-any-return]  # a record
 
     return decoded
+
+
+def _set_times(row: dict[str, Any], times: Mapping[str, Any]) -> None:
+    """Replace the times in `row` by epoch microseconds."""
+    for name, unit in times.items():
+        if isinstance(unit, int):
+            row[name] = epoch_micros(row[name], unit)
+        elif row[name] is not None:
+            _set_times(row[name], unit)
 
 
 def prepared(writer: RegisteredSchema, reader: ReaderSchema) -> dict[str, Any]:
@@ -110,9 +102,9 @@ def prepared(writer: RegisteredSchema, reader: ReaderSchema) -> dict[str, Any]:
     """
     _check_differences(writer, reader)
     return {
-        "writer": _defined_once(_record(writer), set()),
+        "writer": _defined_once(_content(writer, reader.shape), set()),
         "reader": _defined_once(_projected(reader), set()),
-        "micros": dict(_times(reader)),
+        "micros": _times(reader),
     }
 
 
@@ -122,18 +114,63 @@ def _check_differences(writer: RegisteredSchema, reader: ReaderSchema) -> None:
         raise IncompatibleError("; ".join(certain))
 
 
-def _times(reader: ReaderSchema) -> list[tuple[str, int]]:
-    """TIMESTAMP columns, and the microseconds per unit of their fields."""
-    units = {
-        field["name"]: _MICROS.get(_logical(_not_null(field["type"])), MICROS_A_MILLI)
-        for field in _record(reader.schema)["fields"]
-    }
-    columns = reader.columns.columns
-    return [(column.name, units[column.name]) for column in columns if column.type == TIMESTAMP]
+def _times(reader: ReaderSchema) -> dict[str, Any]:
+    """The fields that are read as TIMESTAMP, and the microseconds per unit; of a record with such
+    fields, a dictionary of them."""
+    return _times_in(_projected(reader), reader.decoded)
+
+
+def _times_in(record: dict[str, Any], struct: SqlType) -> dict[str, Any]:
+    times: dict[str, Any] = {}
+    for field in record["fields"]:
+        schema, kind = not_null(field["type"]), struct.inside(field["name"])
+        if kind == TIMESTAMP:
+            times[field["name"]] = MICROS.get(logical_of(schema), MICROS_A_MILLI)
+        elif kind.name == "STRUCT" and kind_of(schema) == "record":
+            times[field["name"]] = _times_in(schema, kind)
+    return times
+
+
+def _content(schema: RegisteredSchema, shape: Shape) -> dict[str, Any]:
+    """The record of a value or a key. A plain one becomes the only field of a record, which has the
+    same bytes."""
+    if shape is not Shape.PLAIN:
+        return _record(schema)
+    plain = {"name": PLAIN_COLUMN, "type": _whole(schema)}
+    return {"type": "record", "name": "streamjoin.Plain", "fields": [plain]}
+
+
+def _row_of_envelope(envelope: dict[str, Any], schema_id: int) -> dict[str, Any]:
+    """The record of the row. IncompatibleError if the record is no envelope of Debezium."""
+    parts = {field["name"]: not_null(field["type"]) for field in envelope["fields"]}
+    before, after, source = (parts.get(name) for name in ("before", "after", "source"))
+    are_records = all(each and kind_of(each) == "record" for each in (before, after, source))
+    if not (
+        are_records
+        and _types(before) == _types(after)
+        and _types(source).get("ts_ms") == BIGINT
+        and sql_type_or_none(parts.get("op")) == STRING
+    ):
+        raise IncompatibleError(
+            f"schema {schema_id} is no envelope of Debezium, a record with `before` and `after` "
+            "(records of one type), `source` (a record with the long `ts_ms`) and the string `op`"
+        )
+    return after  # type: ignore[return-value]  # a record
+
+
+def _types(record: Any) -> dict[str, SqlType | None]:
+    return {field["name"]: sql_type_or_none(field["type"]) for field in record["fields"]}
+
+
+def _record(schema: RegisteredSchema) -> dict[str, Any]:
+    whole = _whole(schema)
+    if not isinstance(whole, dict) or whole["type"] != "record":
+        raise IncompatibleError(f"schema {schema.id} is not an Avro record")
+    return whole
 
 
 @lru_cache(maxsize=200)
-def _record(schema: RegisteredSchema) -> dict[str, Any]:
+def _whole(schema: RegisteredSchema) -> Any:
     """The schema with every named type expanded at each reference."""
     named: dict[str, Any] = {}
     try:
@@ -142,10 +179,7 @@ def _record(schema: RegisteredSchema) -> dict[str, Any]:
         parsed = fastavro.parse_schema(json.loads(schema.text), named_schemas=named)
     except (ValueError, SchemaParseException, UnknownType) as error:
         raise IncompatibleError(f"schema {schema.id} cannot be read as Avro: {error}") from None
-    whole = _written_out(parsed, named, ())
-    if not isinstance(whole, dict) or whole["type"] != "record":
-        raise IncompatibleError(f"schema {schema.id} is not an Avro record")
-    return whole
+    return _written_out(parsed, named, ())
 
 
 def _written_out(schema: Any, named: dict[str, Any], within: tuple[str, ...]) -> Any:
@@ -170,9 +204,23 @@ def _written_out(schema: Any, named: dict[str, Any], within: tuple[str, ...]) ->
 
 def _projected(reader: ReaderSchema) -> dict[str, Any]:
     """The reader schema with the selected fields only, so that other fields cannot fail."""
-    record = _record(reader.schema)
-    taken = [field for field in record["fields"] if field["name"] in reader.columns.names]
-    return {**record, "fields": taken}
+    projected: dict[str, Any] = _selected(_content(reader.schema, reader.shape), reader.decoded)
+    return projected
+
+
+def _selected(schema: Any, kind: SqlType) -> Any:
+    """The schema with the fields of the type only."""
+    if isinstance(schema, list):
+        return [_selected(branch, kind) for branch in schema]
+    if kind.name != "STRUCT" or kind_of(schema) != "record":
+        return schema
+    kinds = dict(kind.fields)
+    taken = [
+        {**field, "type": _selected(field["type"], kinds[field["name"]])}
+        for field in schema["fields"]
+        if field["name"] in kinds
+    ]
+    return {**schema, "fields": taken}
 
 
 def _bare(schema: Any) -> Any:
@@ -207,74 +255,12 @@ def _defined_once(schema: Any, seen: set[str], *, keeps: frozenset[str] | None =
     return once
 
 
-def _not_null(schema: Any) -> Any:
-    """The other branch of a union with null; any other schema unchanged."""
-    if isinstance(schema, list):
-        others = [branch for branch in schema if branch != "null"]
-        return others[0] if len(others) == 1 else schema
-    return schema
-
-
-def _kind(schema: Any) -> str:
-    if isinstance(schema, list):
-        return "union"
-    return str(schema["type"] if isinstance(schema, dict) else schema)
-
-
-def _logical(schema: Any) -> str:
-    if not isinstance(schema, dict):
-        return ""
-    name = str(schema.get("logicalType", ""))
-    if name == "decimal":
-        # Avro ignores an invalid logical type.
-        precision = schema.get("precision")
-        is_valid = isinstance(precision, int) and precision > 0
-        return name if is_valid and _kind(schema) in {"bytes", "fixed"} else ""
-    return name
-
-
-def _sql_type_or_none(schema: Any) -> SqlType | None:
-    try:
-        return _sql_type(_not_null(schema))
-    except UnmappedError:
-        return None
-
-
-def _sql_type(schema: Any, *, inside: bool = False) -> SqlType:
-    kind, logical = _kind(schema), _logical(schema)
-    if logical == "decimal" and schema["precision"] <= _DECIMAL_DIGITS_MAX:
-        return decimal_type(schema["precision"], schema.get("scale", 0))
-    if logical in _MICROS and kind == "long" and not inside:
-        return TIMESTAMP
-    if logical == "decimal" or logical in _MICROS:
-        raise UnmappedError
-    if (kind, logical) == ("int", "date"):
-        return DATE
-    match kind:
-        case "enum":
-            return STRING
-        case "fixed":
-            return BINARY
-        case "array":
-            return array_of(_sql_type(_not_null(schema["items"]), inside=True))
-        case "map":
-            return map_of(STRING, _sql_type(_not_null(schema["values"]), inside=True))
-        case "record" if schema["fields"]:
-            return struct_of(
-                (field["name"], _sql_type(_not_null(field["type"]), inside=True))
-                for field in schema["fields"]
-            )
-    if kind not in _PRIMITIVES:
-        raise UnmappedError
-    return _PRIMITIVES[kind]
-
-
 def _differences(writer: Any, reader: Any, where: str) -> Iterator[Difference]:
     """Compare by the rules of schema resolution; `where` names the field."""
     if isinstance(writer, list) or isinstance(reader, list):
         yield from _of_unions(writer, reader, where)
         return
-    written, read = _kind(writer), _kind(reader)
+    written, read = kind_of(writer), kind_of(reader)
     if read != written and read not in _PROMOTIONS.get(written, ()):
         yield Difference(f"{where}: {written} cannot be read as {read}")
     elif written == read == "record":
@@ -289,20 +275,19 @@ def _differences(writer: Any, reader: Any, where: str) -> Iterator[Difference]:
     elif written == read == "fixed" and writer["size"] != reader["size"]:
         yield Difference(f"{where}: fixed({writer['size']}) cannot be read as {reader['size']}")
     if not _means_the_same(writer, reader):
-        yield Difference(
-            f"{where}: {_logical(writer) or written} cannot be read as {_logical(reader) or read}"
-        )
+        means, wanted = logical_of(writer) or written, logical_of(reader) or read
+        yield Difference(f"{where}: {means} cannot be read as {wanted}")
 
 
 def _means_the_same(writer: Any, reader: Any) -> bool:
     """Whether the logical types agree: Avro itself compares only the underlying types."""
-    written, read = _logical(writer), _logical(reader)
+    written, read = logical_of(writer), logical_of(reader)
     if written == read == "decimal":
         return bool(
             writer.get("scale", 0) == reader.get("scale", 0)
             and writer["precision"] <= reader["precision"]
         )
-    return written == read or not {written, read} & {*_MICROS, "decimal", "date"}
+    return written == read or not {written, read} & {*MICROS, "decimal", "date"}
 
 
 def _of_unions(writer: Any, reader: Any, where: str) -> Iterator[Difference]:

@@ -35,17 +35,18 @@ _WIDER = {
 }
 
 
-def all_columns(fields: Mapping[str, SqlType | None], side: str, subject: str) -> ValueSchema:
+def all_columns(fields: Mapping[str, SqlType | None], field: str, subject: str) -> ValueSchema:
     """All fields of a schema as columns. `fields`: name and SQL type; None: no SQL type fits.
+    `field`: the field of the spec that can name columns.
 
     Raises SpecError with every field that cannot be a column.
     """
-    field = f"{side}.schema"
+    written = field.rpartition(".")[2]
     refused = [
         Problem(
             field,
             name,
-            f"has an unsupported type in subject {subject}: name the other columns in `schema`",
+            f"has an unsupported type in subject {subject}: name the other columns in `{written}`",
         )
         for name, kind in fields.items()
         if kind is None
@@ -58,27 +59,43 @@ def all_columns(fields: Mapping[str, SqlType | None], side: str, subject: str) -
 
 
 def declared_columns(
-    declared: ValueSchema, fields: Mapping[str, SqlType | None], side: str, subject: str
+    declared: ValueSchema, fields: Mapping[str, SqlType | None], field: str, subject: str
 ) -> ValueSchema:
-    """`declared`, checked against the schema. Raises SpecError with every column that differs."""
+    """`declared`, checked against the schema: names inside a type are as the schema spells them, by
+    which the decoders find them. Raises SpecError with every column that differs."""
+    written = field.rpartition(".")[2]
     problems = [
-        Problem(f"{side}.schema", f"{column.name} {column.type}", message)
+        Problem(field, f"{column.name} {column.type}", message)
         for column in declared.columns
-        if (message := _difference(column, fields, subject)) is not None
+        if (message := _difference(column, fields, subject, written)) is not None
     ]
     if problems:
         raise SpecError(problems)
-    return declared
+    return ValueSchema(tuple(_spelled(column, fields) for column in declared.columns))
 
 
-def _difference(column: Column, fields: Mapping[str, SqlType | None], subject: str) -> str | None:
+def _spelled(column: Column, fields: Mapping[str, SqlType | None]) -> Column:
+    registered = fields[column.name]
+    if registered is None or not _are_equal(registered, column.type):
+        return column
+    return Column(column.name, registered)
+
+
+def _are_equal(registered: SqlType, declared: SqlType) -> bool:
+    """Spark ignores the case of names."""
+    return str(registered).casefold() == str(declared).casefold()
+
+
+def _difference(
+    column: Column, fields: Mapping[str, SqlType | None], subject: str, written: str
+) -> str | None:
     if column.name not in fields:
         return f"is not a field of subject {subject}: it has {', '.join(fields)} (case-sensitive)"
     registered = fields[column.name]
     if registered is None:
-        return f"has an unsupported type in subject {subject}: remove it from `schema`"
-    if str(registered).casefold() == str(column.type).casefold():
+        return f"has an unsupported type in subject {subject}: remove it from `{written}`"
+    if _are_equal(registered, column.type):
         return None
     if registered in _WIDER.get(column.type, ()):
         return None
-    return f"is {registered} in subject {subject}: declare that type, or omit `schema`"
+    return f"is {registered} in subject {subject}: declare that type, or omit `{written}`"

@@ -13,22 +13,21 @@ from typing import Any, Protocol, TypeVar
 from job.errors import RegistryError, SecurityError
 from job.formats.registry import RegistryAccess, schema_by_id
 from job.formats.schemas import (
+    HEADER_BYTES,
     INCOMPATIBLE_SCHEMA,
+    NO_SCHEMA_ID,
     UNDECODABLE_VALUE,
     UNKNOWN_SCHEMA,
     Difference,
     IncompatibleError,
     ReaderSchema,
     RegisteredSchema,
+    Shape,
     UnknownSchemaError,
     UnreadableError,
 )
 from job.spec.value_format import Format
 from job.sql.types import SqlType
-
-HEADER_BYTES = 5
-"""Bytes before the value, or before the message indexes of Protobuf."""
-NO_SCHEMA_ID = "does not begin with a byte 0 and the 4 of a schema's id"
 
 Decode = Callable[[bytes], dict[str, Any]]
 _Prepared = TypeVar("_Prepared")
@@ -37,7 +36,8 @@ _Prepared = TypeVar("_Prepared")
 class Implementation(Protocol):
     """Interface of the modules avro.py and protobuf.py."""
 
-    def fields(self, schema: RegisteredSchema) -> dict[str, SqlType | None]: ...
+    def fields(self, schema: RegisteredSchema, shape: Shape = ...) -> dict[str, SqlType | None]: ...
+    def shape_of_key(self, schema: RegisteredSchema, /) -> Shape: ...
     def differences(self, writer: RegisteredSchema, reader: ReaderSchema) -> list[Difference]: ...
     def decoding(self, writer: RegisteredSchema, reader: ReaderSchema) -> Decode: ...
     def prepared(self, writer: RegisteredSchema, reader: ReaderSchema) -> dict[str, Any]: ...

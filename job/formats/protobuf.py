@@ -24,6 +24,7 @@ from job.formats.schemas import (
     IncompatibleError,
     ReaderSchema,
     RegisteredSchema,
+    Shape,
     UnmappedError,
     UnreadableError,
 )
@@ -83,12 +84,17 @@ _FILE = "schema.proto"
 Getter = Callable[[Any], Any]
 
 
-def fields(schema: RegisteredSchema) -> dict[str, SqlType | None]:
+def fields(schema: RegisteredSchema, shape: Shape = Shape.RECORD) -> dict[str, SqlType | None]:
     """SQL type of each field of the first message. None: no SQL type fits.
 
     Raises IncompatibleError if protoc rejects the schema.
     """
+    assert shape is Shape.RECORD, "a side has no other shape in Protobuf"
     return {field.name: _sql_type_or_none(field) for field in _message(schema, (0,)).fields}
+
+
+def shape_of_key(_: RegisteredSchema) -> Shape:
+    return Shape.RECORD
 
 
 def differences(writer: RegisteredSchema, reader: ReaderSchema) -> list[Difference]:

@@ -37,7 +37,29 @@ def ensure_registered(schema: OutputSchema, access: RegistryAccess) -> OutputSch
 def check_accepted(schema: OutputSchema, access: RegistryAccess) -> None:
     """Raises the errors of `ensure_registered`, as far as the newest version of the subject shows
     them. Registers nothing."""
-    _accepted(schema, access, check_compatible if schema.registers else find_schema)
+    _accepted(schema, access, _find_or_compare if schema.registers else find_schema)
+
+
+def _find_or_compare(access: RegistryAccess, schema: OutputSchema) -> None:
+    """A version of the subject that has the schema is used, also if newer ones exist."""
+    try:
+        find_schema(access, schema)
+    except UnknownSchemaError:
+        check_compatible(access, schema)
+
+
+def expected_registration(schema: OutputSchema, access: RegistryAccess) -> str:
+    """A sentence about the subject of an accepted schema: what the next start does there. Errors as
+    in latest_schema."""
+    try:
+        return f"has the schema of {_source(schema)}, with id {find_schema(access, schema)}"
+    except UnknownSchemaError:
+        registers = f"the start registers the schema of {_source(schema)}"
+    try:
+        version, _ = latest_schema(access, schema.subject)
+    except UnknownSchemaError:
+        return f"does not exist: {registers} as its first version"
+    return f"accepts the change since version {version}: {registers} as the next version"
 
 
 def _accepted(

@@ -18,8 +18,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from job.jvm_class import jvm_class
-from job.plan.plan import JoinPlan, SidePlan, window_end_column
+from job.plan.plan import JoinPlan, window_end_column
 from job.plan.position import position_column
+from job.plan.side_plan import SidePlan
 from job.spark.java_classes import check_classes, java_class
 from job.spec.durations import milliseconds
 from job.spec.sides import SIDES, Side

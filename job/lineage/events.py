@@ -25,7 +25,6 @@ from openlineage.client.naming.dataset import Kafka
 from job.instants import utc_text
 from job.lineage.columns import Source, sources_of_columns, sources_of_rows
 from job.plan.plan import JoinPlan
-from job.spec.value_schema import RECORD_COLUMNS
 
 PRODUCER = f"urn:streamjoin:{version('streamjoin')}"
 _INDIRECT = {"JOIN", "FILTER"}
@@ -66,7 +65,7 @@ class RunEvents:
         """One per topic: the sides of a self join share it."""
         columns: dict[str, dict[str, str]] = {}
         for side in (self._plan.left, self._plan.right):
-            fields = {c.name: str(c.type) for c in (*side.schema.columns, *RECORD_COLUMNS)}
+            fields = {c.name: str(c.type) for c in (*side.schema.columns, *side.record_columns)}
             for topic in side.topics.names:
                 columns.setdefault(topic, {}).update(fields)
         return [

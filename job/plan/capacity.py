@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from job.plan import tuning
-from job.plan.plan import Deduplication, JoinPlan, SidePlan
+from job.plan.plan import JoinPlan
+from job.plan.side_plan import Deduplication, SidePlan
 from job.spec.sides import SIDES, Side
 from job.sql.types import BIGINT, BINARY, STRING, TIMESTAMP, SqlType
 
@@ -203,9 +204,9 @@ def expected_ids(plan: JoinPlan, side: SidePlan, model: Model = MODEL) -> IdLoad
     if side.expected_rate is None or side.deduplication is None:
         return None
     # The ids of all rows of a tumbling window are stored until `within` after its end.
-    stored_for = side.deduplication.within + _watermark_lag(plan)
-    if plan.window is not None:
-        stored_for += plan.window.size
+    stored_for = side.deduplication.within + watermark_lag(plan)
+    if plan.window is not None and side.retention is not None:
+        stored_for += side.retention
     count = side.expected_rate * stored_for.total_seconds()
     width = id_bytes(side.deduplication)
     return IdLoad(count, count * width * model.state_per_byte, width * model.changes_per_byte)
@@ -224,24 +225,24 @@ def _side_load(plan: JoinPlan, side: SidePlan, model: Model) -> SideLoad | None:
     width = row_bytes(plan, side)
     return SideLoad(
         rate=side.expected_rate,
-        stored_for=_stored_for(plan, side),
+        stored_for=stored_for(plan, side),
         row_state_bytes=width * model.state_per_byte,
         row_change_bytes=width * model.changes_per_byte,
         ids=expected_ids(plan, side, model),
     )
 
 
-def _stored_for(plan: JoinPlan, side: SidePlan) -> timedelta | None:
+def stored_for(plan: JoinPlan, side: SidePlan) -> timedelta | None:
     """Time for which a row stays in state. None: it stays indefinitely.
 
     All rows of a tumbling window are evicted together, at its end.
     """
     if side.retention is None:
         return None
-    return max(timedelta(0), side.retention + _watermark_lag(plan))
+    return max(timedelta(0), side.retention + watermark_lag(plan))
 
 
-def _watermark_lag(plan: JoinPlan) -> timedelta:
+def watermark_lag(plan: JoinPlan) -> timedelta:
     """By how much the watermark trails the clock without a backlog: the longer delay."""
     return max(plan.left.watermark_delay, plan.right.watermark_delay)
 

@@ -26,6 +26,8 @@ class Condition:
 class SideChecks:
     """Expressions that can fail on a record of one side."""
 
+    columns: bool = False
+    """Whether a computed column or the event time can fail."""
     filter: Condition = Condition()
     keys: tuple[int, ...] = ()
     """Indexes of the key's parts that can fail."""
@@ -34,7 +36,7 @@ class SideChecks:
 
     @property
     def any(self) -> bool:
-        return bool(self.filter.failing or self.keys or self.condition)
+        return bool(self.columns or self.filter.failing or self.keys or self.condition)
 
 
 @dataclass(frozen=True)
@@ -59,12 +61,14 @@ class ResultChecks:
 
 def side_checks(
     side: Side,
+    columns: Iterable[Expression],
     key: Iterable[Expression],
     row_filter: Expression | None,
     condition: Expression | None,
 ) -> SideChecks:
     own = [part for part in _failing(condition) if _side_of(part) == side]
     return SideChecks(
+        columns=any(column.can_fail for column in columns),
         filter=_split(row_filter),
         keys=tuple(index for index, part in enumerate(key) if part.can_fail),
         condition=conjunction(own),

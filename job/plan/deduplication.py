@@ -8,8 +8,9 @@ for both.
 from collections.abc import Iterator
 
 from job.errors import Problem
-from job.plan.plan import JoinPlan, SidePlan
+from job.plan.plan import JoinPlan
 from job.plan.position import position_column
+from job.plan.side_plan import SidePlan
 from job.spec.sides import SIDES, Side
 
 # Types whose equal values have equal bytes in state.

@@ -1,22 +1,29 @@
 """The text of `streamjoin plan`, from the JoinPlan only: no broker, no Spark."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
+from job.formats.schemas import ReaderSchema
 from job.plan.capacity import AvailableResources, expected_load
 from job.plan.explain_deduplication import stored_id_lines
+from job.plan.explain_join import key_terms, passes, time_bound
 from job.plan.explain_left_out import left_out_lines
 from job.plan.explain_load import load_as_json, load_lines
 from job.plan.explain_real_time import at_least_once_lines, engine_lines, transaction_lines
 from job.plan.explain_schemas import key_as_json, output_as_json, schema_lines
+from job.plan.explain_summary import summary_lines
+from job.plan.explain_topics import topic_check_lines
 from job.plan.fingerprint import fingerprint
-from job.plan.plan import JoinPlan, SidePlan
+from job.plan.plan import JoinPlan
+from job.plan.side_plan import SidePlan
 from job.plan.tuning import TRANSACTION_TIMEOUT_SECONDS
-from job.spec.durations import duration_text
+from job.plan.warnings import warnings
+from job.spec.durations import duration_text, instant_text
 from job.spec.join_conditions import JoinType
 from job.spec.output import Delivery
 from job.spec.sides import SIDES, Side
-from job.spec.value_format import KeyFormat
+from job.spec.value_format import Format, KeyFormat
+from job.sql.time_zones import UTC
 
 _WIDTH = 18
 
@@ -32,10 +39,17 @@ _MATCHES = {
 }
 
 
+def summarized(plan: JoinPlan, resources: AvailableResources | None = None) -> str:
+    """The first lines of the complete text, at most ten. Arguments as `explained`."""
+    return _text({f"Join {plan.name}": _summary(plan, resources)})
+
+
 def explained(plan: JoinPlan, resources: AvailableResources | None = None) -> str:
     """The complete text. `resources`: what the job can use. None: unknown."""
     parts = {
-        f"Join {plan.name}": _join(plan),
+        f"Join {plan.name}": _summary(plan, resources),
+        "Inputs and output": _join(plan),
+        **_warnings(plan),
         **_schemas(plan),
         "Results": _output(plan),
         "State": _state(plan),
@@ -46,9 +60,18 @@ def explained(plan: JoinPlan, resources: AvailableResources | None = None) -> st
             _line(name, text) for name, text in left_out_lines(plan)
         ),
         "Delivery": _delivery(plan),
+        "Checked at each start": (_line(name, text) for name, text in topic_check_lines(plan)),
         "Frozen by the checkpoint": _frozen(plan),
     }
+    return _text(parts)
+
+
+def _text(parts: Mapping[str, Iterator[str]]) -> str:
     return "\n\n".join(f"{title}\n" + "\n".join(lines) for title, lines in parts.items()) + "\n"
+
+
+def _summary(plan: JoinPlan, resources: AvailableResources | None) -> Iterator[str]:
+    return (_line(name, text) for name, text in summary_lines(plan, resources))
 
 
 def _engine(plan: JoinPlan) -> dict[str, Iterator[str]]:
@@ -69,8 +92,10 @@ def plan_as_json(made: JoinPlan, resources: AvailableResources | None = None) ->
     load = expected_load(made)
     return {
         "name": made.name,
+        "summary": dict(summary_lines(made, resources)),
         "join_type": made.join_type.value,
         "engine": made.engine.value,
+        "warnings": list(warnings(made)),
         "on": made.on,
         "values": {side: _values(made.side(side)) for side in SIDES},
         "retention_seconds": {side: retention_seconds(side) for side in SIDES},
@@ -87,12 +112,21 @@ def plan_as_json(made: JoinPlan, resources: AvailableResources | None = None) ->
 
 
 def _values(side: SidePlan) -> dict[str, object]:
+    settings: dict[str, object] = {}
+    if side.has_typed_keys:
+        settings |= {"key_format": side.key_format.value, "record_key": str(side.record_key.type)}
+    if side.keys_have_registry:
+        pinned = _pinned(side.key_subject, side.key_reader)
+        settings |= {f"key_{name}": value for name, value in pinned.items()}
     if not side.format.has_registry:
-        return {"format": side.format.value}
-    reader = side.reader
+        csv = {"csv": side.csv.model_dump()} if side.format is Format.CSV else {}
+        return {"format": side.format.value, **csv, **settings}
+    return {"format": side.format.value, **_pinned(side.subject, side.reader), **settings}
+
+
+def _pinned(subject: str, reader: ReaderSchema | None) -> dict[str, object]:
     return {
-        "format": side.format.value,
-        "subject": side.subject,
+        "subject": subject,
         "schema_id": None if reader is None else reader.schema.id,
         "version": None if reader is None else reader.version,
     }
@@ -106,10 +140,10 @@ def _join(plan: JoinPlan) -> Iterator[str]:
     yield _line("type", plan.join_type.replace("_", " "))
     for side in SIDES:
         yield _line(side, _side(plan.side(side)))
-    pairs = zip(plan.left.key, plan.right.key, plan.null_safe, strict=True)
-    terms = (f"left {a.text} {'<=>' if safe else '='} right {b.text}" for a, b, safe in pairs)
-    yield _line("key", " and ".join(terms))
-    yield _line("event times", _time_bound(plan))
+        for column in plan.side(side).named_columns:
+            yield _line("", f"column {column.name} {column.column.type} = {column.value.text}")
+    yield _line("key", key_terms(plan))
+    yield _line("event times", time_bound(plan))
     if plan.condition is not None:
         yield _line("condition", plan.condition.text)
         yield from _condition_sides(plan)
@@ -132,32 +166,8 @@ def _side(side: SidePlan) -> str:
     if side.topics.pattern is not None:
         noun = "topics that match"
     unique = f", without duplicates by {side.deduplication}" if side.deduplication else ""
-    return f"{noun} {side.topic}{where}{implied}{unique}"
-
-
-def _time_bound(plan: JoinPlan) -> str:
-    if plan.window is not None:
-        offset = plan.window.offset
-        begin = f"; windows begin {duration_text(offset)} after its multiples" if offset else ""
-        return f"both in the same tumbling window of {duration_text(plan.window.size)}{begin}"
-    left, right = f"left {plan.left.event_time}", f"right {plan.right.event_time}"
-    if plan.match_window is None:
-        if plan.event_time_in_key:
-            return f"{left} = {right}, which is part of the key"
-        return "no bound"
-    before, after = plan.match_window.before, plan.match_window.after
-    bounds = []
-    if before is not None:
-        bounds.append(f"{right} >= {left}{_shift(-before)}")
-    if after is not None:
-        bounds.append(f"{right} <= {left}{_shift(after)}")
-    return " and ".join(bounds)
-
-
-def _shift(by: timedelta) -> str:
-    if by == timedelta(0):
-        return ""
-    return f" + {duration_text(by)}" if by > timedelta(0) else f" - {duration_text(-by)}"
+    envelopes = f", envelopes of {side.envelope.capitalize()}" if side.envelope else ""
+    return f"{noun} {side.topic}{envelopes}{where}{implied}{unique}"
 
 
 def _condition_sides(plan: JoinPlan) -> Iterator[str]:
@@ -172,6 +182,12 @@ def _schemas(plan: JoinPlan) -> dict[str, Iterator[str]]:
     """Empty if all values are JSON."""
     lines = list(schema_lines(plan))
     return {"Schemas": (_line(name, text) for name, text in lines)} if lines else {}
+
+
+def _warnings(plan: JoinPlan) -> dict[str, Iterator[str]]:
+    """Empty if there is none."""
+    found = list(warnings(plan))
+    return {"Warnings": (f"  {warning}" for warning in found)} if found else {}
 
 
 def _output(plan: JoinPlan) -> Iterator[str]:
@@ -213,15 +229,7 @@ def _idle_sides(plan: JoinPlan) -> Iterator[str]:
 
 
 def _when_unmatched(plan: JoinPlan, side: Side) -> str:
-    return f"once the watermark {_passes(plan, side)}"
-
-
-def _passes(plan: JoinPlan, side: Side) -> str:
-    if plan.window is not None:
-        return "reaches the end of its window"
-    retention = plan.side(side).retention
-    assert retention is not None, "the planner refuses outer joins without a bound"
-    return f"passes {plan.side(side).event_time}{_shift(retention)}"
+    return f"once the watermark {passes(plan, side)}"
 
 
 def _state(plan: JoinPlan) -> Iterator[str]:
@@ -255,8 +263,9 @@ def _retention(plan: JoinPlan, side: Side) -> str:
     if retention is None:
         return "WITHOUT BOUND: rows are never evicted, state grows indefinitely (unbounded_state)"
     if plan.window is not None:
-        return f"kept until the watermark reaches the end of its window ({_trailing(plan)})"
-    return f"kept until the watermark {_passes(plan, side)} ({_trailing(plan)})"
+        days = "" if plan.window.time_zone == UTC else f"up to {duration_text(retention)} long; "
+        return f"kept until the watermark reaches the end of its window ({days}{_trailing(plan)})"
+    return f"kept until the watermark {passes(plan, side)} ({_trailing(plan)})"
 
 
 def _trailing(plan: JoinPlan) -> str:
@@ -267,12 +276,17 @@ def _trailing(plan: JoinPlan) -> str:
 def _event_time(plan: JoinPlan) -> Iterator[str]:
     for side in SIDES:
         side_plan = plan.side(side)
+        newest = "one" if side_plan.has_event_time_expression else side_plan.event_time
         yield _line(
             side,
-            f"{side_plan.event_time}; rows may be up to {duration_text(side_plan.watermark_delay)} "
-            f"behind the newest {side_plan.event_time} read",
+            f"{side_plan.event_time_text}; rows may be up to "
+            f"{duration_text(side_plan.watermark_delay)} behind the newest {newest} read",
         )
+        if side_plan.time_zone != UTC:
+            yield _line("", f"expressions, and times without an offset: {side_plan.time_zone}")
         yield from _ahead(side_plan)
+        earliest = instant_text(side_plan.min_event_time)
+        yield _line("", f"an event time before {earliest} is a bad record (absurd_event_time)")
         if side_plan.idle_after is not None:
             yield from _idle(side_plan.idle_after, side_plan.watermark_delay)
     yield _line("watermark", "the smaller of the two sides' event time minus watermark_delay. The")

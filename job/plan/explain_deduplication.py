@@ -16,7 +16,7 @@ def stored_id_lines(plan: JoinPlan, side: Side) -> Iterator[tuple[str, str]]:
     assert deduplication is not None, "the caller passes a deduplicated side"
     names = ", ".join(part.text for part in deduplication.by)
     within = deduplication.within
-    time = "the end of its window" if plan.window else of_side.event_time
+    time = "the end of its window" if plan.window else of_side.event_time_text
     yield (f"ids of {side}", f"{names}: kept until the watermark is {duration_text(within)} after")
     yield ("", f"{time} of the first row. A row with a stored id is counted and dropped")
     yield ("", "without a dead letter. A late row is counted as late. A row with a null id")

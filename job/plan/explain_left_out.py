@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from job.plan.explain_real_time import dead_letter_lines
 from job.plan.plan import JoinPlan
 from job.spec.output import Delivery
+from job.spec.sides import SIDES
 
 
 def left_out_lines(plan: JoinPlan) -> Iterator[tuple[str, str]]:
@@ -17,6 +18,9 @@ def left_out_lines(plan: JoinPlan) -> Iterator[tuple[str, str]]:
     yield ("late rows", f"a row is late if {time} is not after the watermark: counted")
     yield ("", f"and {outcome}, even if it could still match")
     yield ("bad records", _bad_records(plan))
+    dropped = [side for side in SIDES if plan.side(side).drops_tombstones]
+    if dropped:
+        yield ("", f"{' and '.join(dropped)} records without a value are counted as filtered")
     yield ("null keys", _null_keys(plan))
     yield ("too large results", _too_large(plan))
     if letters is not None:

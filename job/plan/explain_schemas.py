@@ -3,33 +3,58 @@
 from collections.abc import Iterator
 from enum import StrEnum
 
-from job.formats.schemas import OutputSchema
+from job.formats.schemas import PARTS, OutputSchema, Part
 from job.plan.plan import JoinPlan
+from job.plan.side_plan import SidePlan
 from job.spec.sides import SIDES
-from job.spec.value_format import Format
+from job.spec.value_format import Format, RecordKeyFormat
 
 Line = tuple[str, str]
 
 
 def schema_lines(plan: JoinPlan) -> Iterator[Line]:
     """Nothing if all values are JSON."""
-    sides = [plan.side(side) for side in SIDES if plan.side(side).format.has_registry]
-    for side in sides:
-        pinned = "the newest one when the job starts (the registry was not read)"
-        if side.reader is not None:
-            pinned = f"schema {side.reader.schema.id} (version {side.reader.version})"
-        yield side.side, f"{side.format.capitalize()}, subject {side.subject}, {pinned}"
-        columns = ", ".join(f"{column.name} {column.type}" for column in side.schema.columns)
-        yield "", f"read as {columns}"
+    for side in (plan.side(side) for side in SIDES):
+        if side.format.is_text:
+            yield side.side, _text_values(side)
+        if side.format is Format.JSON_SCHEMA:
+            yield side.side, "JSON after the id of a schema, which the job does not read"
+        if side.has_typed_keys and not side.keys_have_registry:
+            wire = ", after the id of a schema" * (side.key_format is RecordKeyFormat.JSON_SCHEMA)
+            yield f"{side.side} keys", f"JSON{wire}, read as record_key {side.record_key.type}"
+    parts = [part for part in PARTS if plan.has_registry(part)]
+    for part in parts:
+        yield from _read_lines(part, plan)
     if plan.schema_registry is not None:
         yield "registry", plan.schema_registry.url
-    if sides:
+    if parts:
         yield "evolution", "the job reads all records with this schema until its next start: Avro"
         yield "", "by schema resolution (added fields need a default), Protobuf by field"
         yield "", "numbers. A record that it cannot read is a bad record"
         yield "", "(incompatible_schema). A start uses the newest version if it can read all"
         yield "", "records of the previous version, and fails otherwise"
     yield from _output_lines(plan)
+
+
+def _read_lines(part: Part, plan: JoinPlan) -> Iterator[Line]:
+    side = plan.side(part.side)
+    used, subject = side.format.value, side.subject
+    columns = ", ".join(f"{column.name} {column.type}" for column in side.schema.columns)
+    if part.is_key:
+        used, subject = side.key_format.value, side.key_subject
+        columns = f"record_key {side.record_key.type}"
+    pinned = "the newest one when the job starts (the registry was not read)"
+    if (reader := plan.readers.get(part)) is not None:
+        pinned = f"schema {reader.schema.id} (version {reader.version})"
+    yield str(part), f"{used.capitalize()}, subject {subject}, {pinned}"
+    yield "", f"read as {columns}"
+
+
+def _text_values(side: SidePlan) -> str:
+    if side.format is Format.TEXT:
+        return "text in UTF-8, read as the column value"
+    columns = ", ".join(f"{column.name} {column.type}" for column in side.schema.columns)
+    return f"CSV ({side.csv}), one line with the fields {columns}"
 
 
 def _output_lines(plan: JoinPlan) -> Iterator[Line]:

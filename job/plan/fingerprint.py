@@ -3,27 +3,33 @@
 Pure. checkpoint.py stores the fingerprint next to the checkpoint and refuses a start with another.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from job.formats.schemas import schema_id_of
+from job.errors import FrozenSpecError
+from job.formats.schemas import PARTS
 from job.plan import tuning
 from job.plan.plan import JoinPlan
+from job.plan.side_plan import SidePlan
 from job.spec.durations import duration_text
 from job.spec.engine import Engine
 from job.spec.expressions import columns_of
 from job.spec.output import OutputTimestamp
 from job.spec.sides import SIDES, Side
 from job.spec.source_topics import SourceTopics
+from job.spec.value_format import Format
+from job.spec.value_schema import Column, ValueSchema
 from job.sql.questions import Columns, SqlError, SqlQuestions
+from job.sql.time_zones import UTC
 
 _ENGINE = "engine"
 _NONE = "none"
 _WITHIN = " within "
+_TIME_ZONES = {f"{side}.time_zone" for side in SIDES}
 _SQL_FIELDS = {
     "join.condition",
-    *(f"{side}.{field}" for side in SIDES for field in ("key", "deduplicate")),
+    *(f"{side}.{field}" for side in SIDES for field in ("key", "deduplicate", "event_time")),
 }
 
 
@@ -48,18 +54,20 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
         "join.condition": plan.condition.canonical if plan.condition else _NONE,
     }
     for side in (plan.side(name) for name in SIDES):
-        columns = ", ".join(f"{column.name} {column.type}" for column in side.kept_columns)
+        columns = ", ".join(_stored(side, column) for column in side.kept_columns)
         settings |= {
             _topic_field(side.side): side.topic,
             f"{side.side}.key": ", ".join(part.canonical for part in side.key),
-            f"{side.side}.event_time": side.event_time,
+            f"{side.side}.event_time": side.event_time_definition,
             f"{side.side}.watermark_delay": duration_text(side.watermark_delay),
             f"{side.side}.state_columns": columns,
         }
+        settings |= {f"{side.side}.{name}": text for name, text in _values(side).items()}
+        if side.time_zone != UTC:
+            settings[f"{side.side}.time_zone"] = side.time_zone
         if side.deduplication is not None:
             settings[f"{side.side}.deduplicate"] = side.deduplication.frozen
-        if side.reader is not None:
-            settings[schema_id_of(side.side)] = str(side.reader.schema.id)
+    settings |= {part.schema_id: str(each.schema.id) for part, each in plan.readers.items()}
     settings["state_partitions"] = str(plan.state_partitions)
     if plan.output.has_event_time and plan.window is not None:
         # Spark stores the event time of a row only if the output uses it.
@@ -69,15 +77,56 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
     return settings | {name.split(".")[-1]: value for name, value in _formats().items()}
 
 
+def _values(side: SidePlan) -> dict[str, str]:
+    """Settings by which the bytes of a record become values, where they are not the default. A
+    registered schema has its own setting."""
+    settings = {}
+    if side.format not in {Format.JSON, Format.AVRO, Format.PROTOBUF}:
+        settings["format"] = side.format.value
+    if side.format is Format.CSV:
+        settings["csv"] = str(side.csv)
+    if side.envelope is not None:
+        settings["envelope"] = side.envelope.value
+    if side.has_typed_keys and not side.keys_have_registry:
+        settings["key_format"] = f"{side.key_format.value} {side.record_key.type}"
+    return settings
+
+
+def _stored(side: SidePlan, column: Column) -> str:
+    """A column of the state, and the definition of a computed one."""
+    defined = {each.name: each.value.canonical for each in side.computed}
+    if column.name not in defined or column.name == side.event_time:
+        return f"{column.name} {column.type}"
+    return f"{column.name} {column.type} = {defined[column.name]}"
+
+
 def incompatible_changes(plan: JoinPlan, frozen: Mapping[str, str]) -> list[Change]:
     """The changes in `plan` that a checkpoint with the settings `frozen` refuses.
 
     The number of state partitions is that of the checkpoint, unless it is configured. Whether a
     different schema is compatible is checked at the start (formats/pinning.py).
     """
-    ids = [schema_id_of(side) for side in SIDES if frozen.get(schema_id_of(side))]
-    kept = {name: frozen[name] for name in ("state_partitions", *ids)}
+    ids = [part.schema_id for part in PARTS if plan.has_registry(part)]
+    kept = {name: frozen[name] for name in ("state_partitions", *ids) if name in frozen}
     return changes(frozen, {**fingerprint(plan.with_topics(recorded_topics(plan, frozen))), **kept})
+
+
+def check_not_frozen(checkpoint: str, differences: Sequence[Change]) -> None:
+    """Raises FrozenSpecError if there are `differences`. `checkpoint`: location."""
+    if not differences:
+        return
+    lines = [
+        f"  {change.field}: frozen as {change.frozen}, the spec has {change.wanted}"
+        for change in differences
+    ]
+    raise FrozenSpecError(
+        f"the checkpoint {checkpoint} was started with other settings:\n"
+        + "\n".join(lines)
+        + "\nRestore the old values to continue with it; or run `streamjoin change "
+        "OLD_SPEC NEW_SPEC` to continue with the new ones; or set another folder in "
+        "`checkpoint` and start with --new-query (rows now in state are then not joined, "
+        "and results may be delivered again)"
+    )
 
 
 def with_spelling_of(
@@ -86,7 +135,13 @@ def with_spelling_of(
     """`frozen` with the expressions as `plan` spells them, where both texts mean the same. Another
     version may have recorded another text for an expression."""
     wanted = fingerprint(plan)
-    columns = columns_of({side: plan.side(side).schema for side in SIDES})
+    sides = {side: plan.side(side) for side in SIDES}
+    columns = columns_of(
+        {
+            side: ValueSchema((*of_side.schema.columns, *of_side.record_columns))
+            for side, of_side in sides.items()
+        }
+    )
     return {
         field: wanted[field]
         if field in _SQL_FIELDS and _mean_the_same(text, wanted.get(field, _NONE), columns, sql)
@@ -156,6 +211,8 @@ def changes(frozen: Mapping[str, str], wanted: Mapping[str, str]) -> list[Change
 
 def _value_left_out(field: str) -> str:
     """The value of a field that a fingerprint does not have."""
+    if field in _TIME_ZONES:
+        return UTC
     return Engine.MICRO_BATCH.value if field == _ENGINE else "none"
 
 

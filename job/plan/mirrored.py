@@ -35,7 +35,7 @@ def _mirrored(plan: JoinPlan, side: Side, scope: Scope) -> Iterator[Expression]:
         names = {name for mentioned, name in part.columns if mentioned == other}
         if part.compares and len(part.columns) == 1 and names <= set(paired):
             columns = {column_name(other, name): column_name(side, paired[name]) for name in names}
-            with suppress(SqlError):  # the column of this side has another type
+            with suppress(SqlError):  # the column has another type, or the part a time zone
                 mirror = renamed(part, scope, columns) if names else None
                 if mirror is not None and mirror.compares and not mirror.can_fail:
                     yield mirror

@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 from functools import partial
 
-from job.errors import Problem, SpecError
 from job.formats.output_schemas import key_schema, value_schema
 from job.plan import tuning
 from job.plan.plan import OutputPlan
@@ -13,14 +12,15 @@ from job.spec.expressions import Expression, Scope, expression, predicate
 from job.spec.output import OutputTimestamp
 from job.spec.spec import JoinSpec
 from job.spec.value_schema import RECORD_COLUMN_NAMES
+from job.sql.questions import SqlError
 
 
-def output_plan(problems: Problems, spec: JoinSpec, scope: Scope) -> OutputPlan | None:
+def output_plan(problems: Problems, spec: JoinSpec, scope: Scope) -> OutputPlan:
     written = spec.output
     scope = Scope(scope.sql, {side: scope.sides[side] for side in spec.join.type.shown_sides})
-    texts = written.columns or problems.of(partial(_all_columns, scope))
-    if texts is None:
-        return None
+    before = len(problems.found)
+    texts = written.columns or _all_columns(problems, scope)
+    are_known = len(problems.found) == before
     _refuse_colliding_names(problems, texts)
     columns: dict[str, Expression] = {}
     for name, text in texts.items():
@@ -31,8 +31,12 @@ def output_plan(problems: Problems, spec: JoinSpec, scope: Scope) -> OutputPlan 
     invalid = [name for name in texts if name not in columns]
 
     def over_columns(parse: Parser, text: str | None, field: str) -> Expression | None:
-        # An expression over an invalid column would only repeat the problem of the column.
-        is_read = text is None or not any(_mentions(text, name) for name in invalid)
+        # An expression over an invalid or unknown column would only repeat that problem.
+        is_read = text is None or not (
+            any(_mentions(text, name) for name in invalid)
+            if are_known
+            else _has_bare_names(text, scope)
+        )
         return optional(problems, parse, text, named, field) if is_read else None
 
     headers = {
@@ -68,8 +72,18 @@ def _mentions(text: str, column: str) -> bool:
     return re.search(name, text, re.IGNORECASE) is not None
 
 
-def _all_columns(scope: Scope) -> dict[str, str]:
-    """All value columns of the sides under their own names. SpecError if names collide."""
+def _has_bare_names(text: str, scope: Scope) -> bool:
+    """Whether `text` has names of output columns. False also if it is not SQL."""
+    try:
+        names = scope.sql.names(text)[1]
+    except SqlError:
+        return False
+    return any(name.parts[0].casefold() not in scope.sides for name in names)
+
+
+def _all_columns(problems: Problems, scope: Scope) -> dict[str, str]:
+    """All value columns of the sides under their own names. Names that collide are a problem; the
+    other expressions are then checked with the first of both."""
     columns: dict[str, str] = {}
     both: list[str] = []
     for side, schema in scope.sides.items():
@@ -78,13 +92,14 @@ def _all_columns(scope: Scope) -> dict[str, str]:
                 continue
             if name.casefold() in (taken.casefold() for taken in columns):
                 both.append(name)
-            columns[name] = f"{side}.`{name}`"
+            else:
+                columns[name] = f"{side}.`{name}`"
     if both:
         message = (
             f"is required, because both sides have {', '.join(both)}: name each output column, "
             f"e.g. columns: {{{both[0]}: left.{both[0]}, right_{both[0]}: right.{both[0]}}}"
         )
-        raise SpecError([Problem("output.columns", None, message)])
+        problems.add("output.columns", None, message)
     return columns
 
 

@@ -9,15 +9,16 @@ from datetime import timedelta
 from functools import cached_property
 from urllib.parse import urlsplit
 
-from job.formats.schemas import OutputSchema, ReaderSchema
+from job.formats.schemas import PARTS, OutputSchema, Part, ReaderSchema
 from job.plan import real_time, tuning
-from job.plan.checks import ResultChecks, SideChecks
-from job.plan.jvm_options import driver_options, with_token_endpoint
+from job.plan.checks import ResultChecks
+from job.plan.jvm_options import driver_options, with_login
 from job.plan.position import position_column
 from job.plan.real_time import RealTimePlan
-from job.spec.durations import duration_text, milliseconds
+from job.plan.side_plan import SidePlan
+from job.spec.durations import milliseconds
 from job.spec.engine import Engine
-from job.spec.expressions import Expression, column_name
+from job.spec.expressions import Expression
 from job.spec.join_conditions import JoinType, MatchWindow
 from job.spec.output import Delivery
 from job.spec.registry import SchemaRegistrySpec
@@ -25,89 +26,9 @@ from job.spec.security import KafkaSecurity
 from job.spec.sides import SIDES, Side
 from job.spec.source_topics import SourceTopics
 from job.spec.start_positions import StartPositions, start_options
-from job.spec.value_format import Format, KeyFormat
-from job.spec.value_schema import Column, ValueSchema
+from job.spec.value_format import KeyFormat
 from job.spec.windows import TumblingWindow
 from job.sql.types import SqlType
-
-
-@dataclass(frozen=True)
-class Deduplication:
-    by: tuple[Expression, ...]
-    within: timedelta
-
-    def __str__(self) -> str:
-        return f"{', '.join(part.text for part in self.by)} within {duration_text(self.within)}"
-
-    @property
-    def frozen(self) -> str:
-        return (
-            f"{', '.join(part.canonical for part in self.by)} within {duration_text(self.within)}"
-        )
-
-
-@dataclass(frozen=True)
-class SidePlan:
-    side: Side
-    topics: SourceTopics
-    format: Format
-    subject: str
-    """Subject of the schema in the registry. Unused for JSON."""
-    reader: ReaderSchema | None
-    """Schema from the registry. None: the format is JSON, or the registry was not read (a job
-    always reads it)."""
-    schema: ValueSchema
-    """Columns of the value."""
-    key: tuple[Expression, ...]
-    null_checked: tuple[int, ...]
-    """Indexes of the parts of the key whose nulls are counted, and handled by on_null_key."""
-    event_time: str
-    watermark_delay: timedelta
-    max_event_time_ahead: timedelta
-    """A record with an event time further ahead of its Kafka timestamp is a bad record."""
-    idle_after: timedelta | None
-    """Idle timeout after which its event time follows the clock. None: no timeout."""
-    expected_rate: float | None
-    """Records per second, for the estimate of capacity.py. None: not in the spec."""
-    filter: Expression | None
-    retention: timedelta | None
-    """A row is evicted once the watermark is more than this after its event time (with tumbling
-    windows: once its window has ended). None: never."""
-    kept_columns: tuple[Column, ...]
-    """Columns stored in join state, besides the position in Kafka."""
-    reads_headers: bool
-    """Whether an expression uses `record_headers`; reading them takes time."""
-    source_options: Mapping[str, str]
-    checks: SideChecks = field(default_factory=SideChecks)
-    mirrored: tuple[Expression, ...] = ()
-    """Conditions that follow from filters of the other side (mirrored.py)."""
-    deduplication: Deduplication | None = None
-    """None: every row enters the join."""
-    partition_counts: tuple[int, ...] = (1,)
-    """Partitions of each topic when the query starts. 1 if the plan is only printed."""
-
-    @property
-    def topic(self) -> str:
-        """The topic, or all topics separated by commas."""
-        return str(self.topics)
-
-    @property
-    def partitions(self) -> int:
-        return sum(self.partition_counts)
-
-    @property
-    def partition_numbers(self) -> tuple[int, ...]:
-        """Number of each of these partitions (job/spec/source_topics.py)."""
-        return tuple(
-            self.topics.number(topic, partition)
-            for topic, count in zip(self.topics.names, self.partition_counts, strict=False)
-            for partition in range(count)
-        )
-
-    @property
-    def event_time_column(self) -> str:
-        """Name of the event-time column in the dataflow."""
-        return column_name(self.side, self.event_time)
 
 
 @dataclass(frozen=True)
@@ -134,6 +55,11 @@ class OutputPlan:
     partitions: int = 1
     """Number of partitions of the topic when the query starts, for `partition_by`. 1 before the
     start."""
+
+    @property
+    def schemas(self) -> tuple[OutputSchema, ...]:
+        """The schemas that a registry contains: of the keys, then of the values."""
+        return tuple(each for each in (self.key_schema, self.schema) if each is not None)
 
 
 @dataclass(frozen=True)
@@ -173,6 +99,11 @@ class JoinPlan:
     key_types: tuple[SqlType, ...] = ()
     """In which the parts of both keys are compared."""
     checks: ResultChecks = field(default_factory=ResultChecks)
+
+    @property
+    def consumer_group(self) -> str:
+        """Group to which the job commits the offsets that it has read, for lag tools."""
+        return f"streamjoin-{self.name}"
 
     def side(self, side: Side) -> SidePlan:
         return self.left if side == "left" else self.right
@@ -214,11 +145,17 @@ class JoinPlan:
         """The name of `side` as an input of Spark's join, and so in its state."""
         return SIDES[self.inputs.index(side)]
 
+    def has_registry(self, part: Part) -> bool:
+        """Whether the job reads the schema of the values or keys from the registry."""
+        side = self.side(part.side)
+        return side.keys_have_registry if part.is_key else side.format.has_registry
+
     @property
-    def readers(self) -> dict[Side, ReaderSchema]:
-        """Pinned schemas, of the sides that have one."""
-        readers = {side: self.side(side).reader for side in SIDES}
-        return {side: reader for side, reader in readers.items() if reader is not None}
+    def readers(self) -> dict[Part, ReaderSchema]:
+        """Pinned schemas, of the values and keys that have one."""
+        sides = {part: self.side(part.side) for part in PARTS}
+        readers = {p: side.key_reader if p.is_key else side.reader for p, side in sides.items()}
+        return {part: reader for part, reader in readers.items() if reader is not None}
 
     @property
     def topics(self) -> Mapping[Side, SourceTopics]:
@@ -338,7 +275,7 @@ class JoinPlan:
         files = tuning.CHECKPOINT_CONF.get(urlsplit(self.checkpoint).scheme or "file", {})
         engine = {} if self.real_time is None else real_time.CONF
         conf = {**tuning.CONF, **tuning.FROZEN_CONF, **files, **engine, **partitions}
-        return {**conf, **with_token_endpoint(conf, self.security)}
+        return {**conf, **with_login(conf, self.security)}
 
     @property
     def engine(self) -> Engine:

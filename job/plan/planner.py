@@ -8,38 +8,35 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
-from job.errors import Problem, SpecError
-from job.formats.schemas import ReaderSchema
+from job.errors import SpecError
+from job.formats.schemas import Part, ReaderSchema
 from job.plan import tuning
 from job.plan.checks import result_checks, side_checks
 from job.plan.deduplication import deduplication_problems
 from job.plan.keys import key_problems
 from job.plan.mirrored import mirrored_filters
 from job.plan.output_planner import output_plan
-from job.plan.plan import (
-    DeadLetterPlan,
-    Deduplication,
-    JoinPlan,
-    SidePlan,
-    subscription,
-)
+from job.plan.plan import DeadLetterPlan, JoinPlan, subscription
 from job.plan.problems import Problems, optional
 from job.plan.real_time import real_time_plan, unsupported
-from job.spec.expressions import Expression, Scope, condition, expression, predicate
+from job.plan.side_columns import SideColumns, event_time, schema_of_side, side_columns
+from job.plan.side_filter import fields_read, side_filter
+from job.plan.side_plan import Deduplication, SidePlan
+from job.spec.csv import CsvSpec
+from job.spec.expressions import (
+    Expression,
+    Scope,
+    condition,
+    expression,
+)
 from job.spec.join_conditions import JoinType
 from job.spec.side_spec import SideSpec
 from job.spec.sides import SIDES, Side
 from job.spec.spec import JoinSpec
 from job.spec.start_positions import start_options
-from job.spec.value_schema import (
-    RECORD_COLUMN_NAMES,
-    RECORD_COLUMNS,
-    ValueSchema,
-    refuse_other_keys,
-    value_schema,
-)
-from job.sql.questions import SqlQuestions
-from job.sql.types import TIMESTAMP, SqlType
+from job.spec.value_format import Operation
+from job.sql.questions import SqlError, SqlQuestions
+from job.sql.types import SqlType
 
 _NO_STATE_BOUND = (
     "has no bound on event time, so the state would grow indefinitely: set before and after of "
@@ -52,33 +49,37 @@ def join_plan(
     sql: SqlQuestions,
     *,
     state_partitions: int,
-    readers: Mapping[Side, ReaderSchema] | None = None,
+    readers: Mapping[Part, ReaderSchema] | None = None,
 ) -> JoinPlan:
     """The plan of `spec`. SpecError with all problems.
 
     `sql` reads the expressions and the schemas.
     `state_partitions`: number of partitions of the join state, frozen by the checkpoint.
-    `readers`: schemas from the registry, by side. Other sides need `schema` in the spec.
+    `readers`: schemas from the registry. Values without one need `schema` in the spec, and keys
+    `key_schema`.
     """
     problems = Problems()
     problems.found.extend(unsupported(spec))
     readers = readers or {}
     null_safe = _null_safe(problems, spec)
-    _check_state_is_bounded(problems, spec)
-    schemas = _schemas(problems, spec, readers, sql)
+    _check_time_zones(problems, spec, sql)
+    columns = _columns(problems, spec, readers, sql)
     sides = {
-        side: _side_plan(problems, spec, side, schema, readers.get(side), sql)
-        for side, schema in schemas.items()
+        side: _side_plan(problems, spec, side, of_side, readers, sql)
+        for side, of_side in columns.items()
     }
-    if len(schemas) < len(SIDES):  # the other expressions cannot be checked without the columns
+    in_key = _event_time_in_key(spec, sides)
+    _check_state_is_bounded(problems, spec, in_key)
+    if len(columns) < len(SIDES):  # the other expressions cannot be checked without the columns
         raise SpecError(problems.found)
 
-    scope = Scope(sql, {side: _with_record_columns(schemas[side]) for side in SIDES})
-    left, right = (sides[side] for side in SIDES)
+    scope = Scope(sql, {side: columns[side].usable for side in SIDES})
+    left, right = (
+        replace(sides[side], retention=_longest_retention(spec, side, in_key, sql))
+        for side in SIDES
+    )
     on = optional(problems, condition, spec.join.condition, scope, "join.condition")
     output = output_plan(problems, spec, scope)
-    if output is None:
-        raise SpecError(problems.found)
 
     plan = JoinPlan(
         name=spec.name,
@@ -88,7 +89,7 @@ def join_plan(
         null_safe=null_safe,
         match_window=spec.join.match_window,
         window=spec.join.tumbling_window,
-        event_time_in_key=_event_time_in_key(spec),
+        event_time_in_key=in_key,
         condition=on,
         output=output,
         bootstrap_servers=spec.kafka.bootstrap_servers,
@@ -120,83 +121,87 @@ def _side_spec(spec: JoinSpec, side: Side) -> SideSpec:
     return spec.left if side == "left" else spec.right
 
 
-def _schemas(
+def _columns(
     problems: Problems,
     spec: JoinSpec,
-    readers: Mapping[Side, ReaderSchema],
+    readers: Mapping[Part, ReaderSchema],
     sql: SqlQuestions,
-) -> dict[Side, ValueSchema]:
-    """Schemas by side, of the sides whose schema is valid."""
-    read = {
-        side: problems.of(partial(_schema, spec, side, readers.get(side), sql)) for side in SIDES
+) -> dict[Side, SideColumns]:
+    """Columns by side, of the sides whose schema is valid."""
+    written = {side: _side_spec(spec, side) for side in SIDES}
+    schemas = {
+        side: problems.of(
+            partial(schema_of_side, written[side], side, readers.get(Part(side)), sql)
+        )
+        for side in SIDES
     }
-    return {side: schema for side, schema in read.items() if schema is not None}
-
-
-def _schema(
-    spec: JoinSpec, side: Side, reader: ReaderSchema | None, sql: SqlQuestions
-) -> ValueSchema:
-    written = _side_spec(spec, side).schema_
-    if reader is not None:
-        schema = reader.columns
-    elif written is not None:
-        schema = value_schema(written, f"{side}.schema", sql)
-        if not _side_spec(spec, side).format.has_registry:
-            refuse_other_keys(schema, f"{side}.schema")
-    else:
-        message = "is required here, because no registry is read: write the columns of the value"
-        raise SpecError([Problem(f"{side}.schema", None, message)])
-    for name in schema.names:
-        if name.casefold() in RECORD_COLUMN_NAMES:
-            message = "is the name of a column with record metadata: rename the column"
-            raise SpecError([Problem(f"{side}.schema", name, message)])
-    return schema
-
-
-def _with_record_columns(schema: ValueSchema) -> ValueSchema:
-    return ValueSchema((*schema.columns, *RECORD_COLUMNS))
+    return {
+        side: side_columns(
+            problems, written[side], side, schema, readers.get(Part(side, "key")), sql
+        )
+        for side, schema in schemas.items()
+        if schema is not None
+    }
 
 
 def _side_plan(
     problems: Problems,
     spec: JoinSpec,
     side: Side,
-    schema: ValueSchema,
-    reader: ReaderSchema | None,
+    columns: SideColumns,
+    readers: Mapping[Part, ReaderSchema],
     sql: SqlQuestions,
 ) -> SidePlan:
     """Without what has a problem: then the plan is not used."""
     written = _side_spec(spec, side)
-    scope = Scope(sql, {side: _with_record_columns(schema)}, bare=side)
+    scope = Scope(sql, {side: columns.usable}, bare=side, time_zone=written.time_zone)
     key = [
         problems.of(partial(expression, text, scope, f"{side}.key[{index}]"))
         for index, text in enumerate(written.key)
     ]
-    row_filter = optional(problems, predicate, written.filter, scope, f"{side}.filter")
+    row_filter = side_filter(problems, written, side, scope)
     deduplicate = written.deduplicate
     by = [
         problems.of(partial(expression, text, scope, f"{side}.deduplicate.by[{index}]"))
         for index, text in enumerate(deduplicate.by if deduplicate else ())
     ]
-    event_time = problems.of(partial(_event_time, written.event_time, schema, f"{side}.event_time"))
+    time = problems.of(
+        partial(event_time, written.event_time, side, columns, sql, written.time_zone)
+    )
+    event_time_name, of_event_time = time or (written.event_time, None)
+    all_computed = columns.computed if of_event_time is None else (*columns.computed, of_event_time)
+    used = [*key, row_filter, *by, *(each.value for each in all_computed)]
     return SidePlan(
         side=side,
         topics=written.source_topics,
         format=written.format,
         subject=written.registry_subject,
-        reader=reader,
-        schema=schema,
+        reader=readers.get(Part(side)),
+        schema=columns.schema,
+        envelope=written.envelope,
+        reads_snapshots=written.envelope is not None and Operation.READ in written.read_operations,
+        drops_tombstones=written.drops_tombstones,
+        csv=written.csv or CsvSpec(),
+        key_format=written.key_format,
+        key_subject=written.key_registry_subject,
+        key_reader=readers.get(Part(side, "key")),
+        record_key=columns.record[0],
         key=tuple(part for part in key if part is not None),
         null_checked=_null_checked(spec),
-        event_time=event_time or written.event_time,
+        computed=all_computed,
+        event_time=event_time_name,
+        event_time_text=event_time_name if of_event_time is None else written.event_time,
+        time_zone=written.time_zone,
         watermark_delay=written.watermark_delay,
+        min_event_time=written.min_event_time,
         max_event_time_ahead=written.max_event_time_ahead,
         idle_after=written.idle_after,
         expected_rate=written.expected_rate,
         filter=row_filter,
-        retention=_retention(spec, side),
+        filter_columns=fields_read(row_filter, side, columns.schema, scope),
+        retention=None,
         kept_columns=(),
-        reads_headers=_mentions_headers([*key, row_filter, *by]),
+        reads_headers=_mentions_headers(used),
         source_options=_source_options(spec, written),
         deduplication=None
         if deduplicate is None or None in by
@@ -204,21 +209,17 @@ def _side_plan(
     )
 
 
-def _event_time(name: str, schema: ValueSchema, field: str) -> str:
-    column = _with_record_columns(schema).column(name)
-    if column is None:
-        message = f"unknown column: the schema has {', '.join(schema.names)}"
-        raise SpecError([Problem(field, name, message)])
-    if column.type != TIMESTAMP:
-        message = (
-            f"is {column.type} and must be TIMESTAMP (in JSON an ISO-8601 string or epoch "
-            "milliseconds): declare it as TIMESTAMP in the schema"
-        )
-        raise SpecError([Problem(field, name, message)])
-    return column.name
+def _longest_retention(
+    spec: JoinSpec, side: Side, event_time_in_key: bool, sql: SqlQuestions
+) -> timedelta | None:
+    """`_retention`, also on a calendar day on which clocks are set back."""
+    retention, window = _retention(spec, side, event_time_in_key), spec.join.tumbling_window
+    if retention is None or window is None:
+        return retention
+    return retention + sql.longest_set_back(window.time_zone)
 
 
-def _retention(spec: JoinSpec, side: Side) -> timedelta | None:
+def _retention(spec: JoinSpec, side: Side, event_time_in_key: bool) -> timedelta | None:
     """How long after its event time a row can match. None: no bound.
 
     A left row at t matches right rows up to t + after, a right row at t left rows up to
@@ -229,22 +230,17 @@ def _retention(spec: JoinSpec, side: Side) -> timedelta | None:
         return window.after if side == "left" else window.before
     if spec.join.tumbling_window is not None:
         return spec.join.tumbling_window.size
-    return timedelta(0) if _event_time_in_key(spec) else None
+    return timedelta(0) if event_time_in_key else None
 
 
-def _event_time_in_key(spec: JoinSpec) -> bool:
+def _event_time_in_key(spec: JoinSpec, sides: Mapping[Side, SidePlan]) -> bool:
     """Whether the event times of both sides are a pair of the key."""
-    pairs = zip(spec.left.key, spec.right.key, strict=True)
-    return any(
-        _is_column(left, "left", spec.left.event_time)
-        and _is_column(right, "right", spec.right.event_time)
-        for left, right in pairs
-    )
-
-
-def _is_column(text: str, side: Side, column: str) -> bool:
-    name = text.replace("`", "").casefold()
-    return name.removeprefix(f"{side}.") == column.casefold()
+    if len(sides) < len(SIDES):  # the columns of a side are not known
+        texts = (spec.left.event_time, spec.right.event_time)
+        return texts in zip(spec.left.key, spec.right.key, strict=True)
+    times = tuple(f"`{sides[side].event_time_column}`" for side in SIDES)
+    pairs = zip(sides["left"].key, sides["right"].key, strict=False)
+    return any((left.sql, right.sql) == times for left, right in pairs)
 
 
 def _null_safe(problems: Problems, spec: JoinSpec) -> tuple[bool, ...]:
@@ -283,8 +279,8 @@ def _dead_letter_plan(spec: JoinSpec) -> DeadLetterPlan | None:
     )
 
 
-def _check_state_is_bounded(problems: Problems, spec: JoinSpec) -> None:
-    bounded = all(_retention(spec, side) is not None for side in SIDES)
+def _check_state_is_bounded(problems: Problems, spec: JoinSpec, event_time_in_key: bool) -> None:
+    bounded = all(_retention(spec, side, event_time_in_key) is not None for side in SIDES)
     if bounded and spec.join.unbounded_state:
         problems.add("join.unbounded_state", "true", "contradicts the window: remove it")
     if bounded or (spec.join.unbounded_state and spec.join.type is JoinType.INNER):
@@ -295,6 +291,22 @@ def _check_state_is_bounded(problems: Problems, spec: JoinSpec) -> None:
         remedy = f"{_NO_STATE_BOUND}. A {spec.join.type} join requires a bound: its unmatched "
         remedy += "rows are known only when they expire"
     problems.add("join", None, remedy)
+
+
+def _check_time_zones(problems: Problems, spec: JoinSpec, sql: SqlQuestions) -> None:
+    """Raises SpecError with all problems so far: expressions need the time zone of their side."""
+    names = {f"{side}.time_zone": _side_spec(spec, side).time_zone for side in SIDES}
+    if spec.join.tumbling_window is not None:
+        names["join.window.time_zone"] = spec.join.tumbling_window.time_zone
+    is_known = True
+    for field, name in names.items():
+        try:
+            sql.check_time_zone(name)
+        except SqlError as error:
+            problems.add(field, name, str(error))
+            is_known = False
+    if not is_known:
+        raise SpecError(problems.found)
 
 
 def _check_semi_condition(problems: Problems, plan: JoinPlan) -> None:
@@ -314,7 +326,13 @@ def _with_checks(plan: JoinPlan) -> JoinPlan:
     left, right = (
         replace(
             side,
-            checks=side_checks(side.side, side.key, side.filter, plan.condition),
+            checks=side_checks(
+                side.side,
+                (column.value for column in side.computed),
+                side.key,
+                side.filter,
+                plan.condition,
+            ),
         )
         for side in (plan.left, plan.right)
     )
@@ -353,7 +371,7 @@ def _completed(plan: JoinPlan, side: SidePlan, scope: Scope) -> SidePlan:
         for mentioned, name in part.columns
         if mentioned == side.side
     } | {side.event_time}
-    columns = _with_record_columns(side.schema).columns
+    columns = (*side.columns, *side.record_columns)
     return replace(
         side,
         mirrored=mirrored_filters(plan, side.side, scope),

@@ -36,3 +36,8 @@ def places(result_id: str) -> Mapping[Side, Place] | None:
         topic, partition, offset = match.groups()
         records[side] = Place(topic, int(partition), int(offset))
     return records
+
+
+def is_unmatched_id(column: str) -> str:
+    """SQL: whether the id in `column` is that of an unmatched row, in a join that emits these."""
+    return f"(startswith({column}, '|') OR endswith({column}, '|'))"

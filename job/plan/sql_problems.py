@@ -21,6 +21,7 @@ _VALID: Mapping[str, object] = {
     **{f"{side}.watermark_delay": "1 second" for side in SIDES},
     "join.type": "inner",
     "output.topic": "output",
+    "dead_letter.topic": "dead_letters",
     "checkpoint": "/checkpoint",
     "on_bad_record": "drop",
 }

@@ -195,6 +195,13 @@ CHECKPOINT_CONF: Mapping[str, Mapping[str, str]] = MappingProxyType(
 """Additional conf by the scheme of the checkpoint. For other schemes, e.g. hdfs, Spark's default is
 atomic."""
 
+RESULT_BYTES_MIN = 1_000
+"""The smallest `max.message.bytes` of an output topic: librdkafka's limit for a batch of
+records."""
+
+DEAD_LETTER_BYTES_MIN = 16_384
+"""Headers and message of a dead letter whose record is left out because it is too large."""
+
 SOURCE_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "maxOffsetsPerTrigger": str(MAX_OFFSETS_PER_TRIGGER),

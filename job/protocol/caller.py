@@ -8,7 +8,7 @@ from job.protocol.calls import Request, Status
 from job.protocol.control import Response
 from job.protocol.status import JobStatus
 
-_ANSWER_SECONDS = 10.0
+ANSWER_SECONDS = 10.0
 
 
 def running_job(path: Path) -> JobStatus | None:
@@ -30,18 +30,18 @@ def _connect(connection: socket.socket, path: Path) -> None:
         ) from error
 
 
-def call(path: Path, request: Request) -> Response:
+def call(path: Path, request: Request, seconds: float = ANSWER_SECONDS) -> Response:
     """Raises OSError if there is no job, JobUnavailableError if the job refuses the call or hangs,
     or if the socket cannot be used."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(_ANSWER_SECONDS)
+        connection.settimeout(seconds)
         _connect(connection, path)
         try:
             connection.sendall(request.model_dump_json().encode() + b"\n")
             line = connection.makefile().readline()
         except TimeoutError as error:
             raise JobUnavailableError(
-                f"the job on {path} does not answer within {_ANSWER_SECONDS:.0f} s: wait until it "
+                f"the job on {path} does not answer within {seconds:.0f} s: wait until it "
                 "does, or end its process"
             ) from error
         if not line:

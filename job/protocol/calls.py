@@ -3,12 +3,22 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from job.spec.sides import Side
 from job.spec.start_positions import StartPositions
 
 Verb = Literal["pause", "resume", "stop", "restart", "reset", "change", "undo", "cancel"]
+
+
+REASON_CHARS_MAX = 300
+
+
+def _line(text: str | None) -> str | None:
+    """`text` in one line that a terminal can show. None: there is no text."""
+    if text is None:
+        return None
+    return "".join(char if char.isprintable() else " " for char in text).strip() or None
 
 
 class _Call(BaseModel):
@@ -22,6 +32,8 @@ class Status(_Call):
 class _Command(_Call):
     by: str = "unknown"
     """The caller, for the log."""
+    reason: Annotated[str | None, Field(max_length=REASON_CHARS_MAX), AfterValidator(_line)] = None
+    """Why the caller sends the command. None: not known."""
     not_after: datetime | None = None
     """A command read later than this is not executed: its caller already received an error, for
     example because the job hung. Clock of the machine that job and service share. None: the
@@ -47,6 +59,8 @@ class Stop(_Command):
 
 class Restart(_Command):
     call: Literal["restart"] = "restart"
+    reads_spec: bool = False
+    """Continue with the spec that the last `ReadSpec` has read. False: with the running spec."""
 
 
 class Reset(_Command):
@@ -98,6 +112,8 @@ class State(_KeyLookup):
 
 class Explain(_KeyLookup):
     call: Literal["explain"] = "explain"
+    since: datetime | None = None
+    """Time from which the topics are read. None: long enough for the rows of the present state."""
 
 
 class StateCount(_Call):
@@ -121,10 +137,21 @@ class ChangePlan(SpecCall):
     """As in `Change`."""
 
 
+class ReadSpec(_Call):
+    """Reads the spec file again, for the `Restart` that follows."""
+
+    call: Literal["read_spec"] = "read_spec"
+    within_seconds: float = 30.0
+    """Time until the caller's deadline."""
+
+
 class CheckUndo(_Call):
     call: Literal["check_undo"] = "check_undo"
 
 
 Command = Pause | Resume | Stop | Restart | Reset | Change | Undo | Cancel
-Read = Plan | Progress | Failures | State | Explain | StateCount | Validate | ChangePlan | CheckUndo
+Read = (
+    Plan | Progress | Failures | State | Explain | StateCount | Validate | ChangePlan | CheckUndo
+    | ReadSpec
+)  # fmt: skip
 Request = Annotated[Status | Command | Read, Field(discriminator="call")]

@@ -24,6 +24,8 @@ class SideProgress(_Value):
     records: int
     """Records read from the topic in this batch, including bad ones."""
     null_keys: int
+    filtered_records: int = 0
+    """Records that the filter of the side dropped, of all kinds."""
     bad_records: dict[str, int]
     """Per reason, including zeros."""
     event_time_max_ms: int | None
@@ -63,6 +65,10 @@ class BatchProgress(_Value):
     duration_seconds: float
     phase_seconds: dict[str, float]
     output_records: int
+    unmatched_results: int = 0
+    """Results of unmatched rows."""
+    filtered_results: int = 0
+    """Results that output.filter dropped."""
     too_large_results: int = 0
     """Results that were not written: larger than the output topic accepts."""
     failed_results: int = 0
@@ -130,6 +136,8 @@ def batch_progress(
         duration_seconds=progress["batchDuration"] / 1000,
         phase_seconds={_snake(name): ms / 1000 for name, ms in progress["durationMs"].items()},
         output_records=_output_records(progress["sink"], observed.get("output", {})),
+        unmatched_results=observed.get("output", {}).get("unmatched", 0),
+        filtered_results=_filtered_results(observed),
         too_large_results=observed.get("output", {}).get("too_large", 0),
         failed_results=observed.get("output", {}).get("failed", 0),
         keyless_results=observed.get("output", {}).get("without_key", 0),
@@ -178,6 +186,12 @@ def _output_records(sink: Mapping[str, Any], observed: Mapping[str, int]) -> int
     return results_written(observed)
 
 
+def _filtered_results(observed: Mapping[str, Mapping[str, int]]) -> int:
+    if "joined" not in observed:
+        return 0
+    return observed["joined"].get("results", 0) - observed.get("output", {}).get("records", 0)
+
+
 def results_written(observed: Mapping[str, int]) -> int:
     """Number of results that were written, from the metrics of the results."""
     left_out = (observed.get(name, 0) for name in ("too_large", "failed", "without_key"))
@@ -200,6 +214,7 @@ def _side_progress(
         duplicates=duplicates.get(side, 0),
         records=observed.get("records", 0),
         null_keys=observed.get("null_keys", 0),
+        filtered_records=observed.get("filtered", 0),
         bad_records={reason: observed.get(reason, 0) for reason in REASONS},
         event_time_max_ms=observed.get("event_time_max_ms"),
         record_time_min_ms=observed.get("record_time_min_ms"),

@@ -13,16 +13,18 @@ REASONS = (
     "future_event_time",
     "expression_failed",
 )
-"""Reasons for which a record is a bad record.
+"""Reasons for which a record is a bad record. The first five may be those of its key.
 
 tombstone: no value. malformed_json: not exactly one JSON object in UTF-8. schema_mismatch: a field
-does not have its declared type. undecodable_value: not Avro or Protobuf in Confluent's wire format.
-unknown_schema: the registry has no schema with the id of the value. incompatible_schema: the side's
-schema cannot read values of that schema. missing_event_time: absent or null. unparsable_event_time:
-neither ISO-8601 nor epoch milliseconds. absurd_event_time: not after 1970-01-01T00:00:00Z, where
-Spark's watermark begins, or after the year 9999. future_event_time: ahead of the record's Kafka
-timestamp by more than max_event_time_ahead. expression_failed: the side's filter, its key or its
-part of join.condition cannot be evaluated on the record, for example a cast.
+does not have its declared type, a number does not fit its DECIMAL, or a CSV value is not one line
+with the declared fields. undecodable_value: not in Confluent's wire format (Avro, Protobuf,
+json_schema); CSV or text that is not UTF-8. unknown_schema: the registry has no schema with the id
+of the value or key. incompatible_schema: the side's schema cannot read what has that schema.
+missing_event_time: absent or null. unparsable_event_time: neither ISO-8601 nor epoch milliseconds.
+absurd_event_time: before min_event_time of the side, or after the year 9999. future_event_time:
+ahead of the record's Kafka timestamp by more than max_event_time_ahead. expression_failed: the
+side's filter, its key or its part of join.condition cannot be evaluated on the record, for example
+a cast.
 """
 
 DEAD_LETTER_REASONS = (*REASONS, "null_key", "late")

@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict
 from job.spec.sides import Side
 from job.spec.start_positions import StartPositions
 
+_SAMPLE_KEYS_MAX = 3
+_PART_CHARS_MAX = 100
+
 
 class _Report(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
@@ -69,6 +72,8 @@ class BrokerReport(_Report):
 
     left: SideOffsets
     right: SideOffsets
+    output: SideOffsets
+    """Offsets of the output topic: only `latest` is known."""
     answered_at: datetime | None = None
     """Time of the brokers' last response."""
     error: str | None = None
@@ -82,6 +87,15 @@ class BrokerReport(_Report):
             side: getattr(self, side).with_rows_read(count) for side, count in rows.items()
         }
         return self.model_copy(update=sides)
+
+
+class LatencyReport(_Report):
+    """Latency of records in the last batches (job/protocol/latency.py)."""
+
+    p50_seconds: float
+    """Half of the records have at most this latency."""
+    p99_seconds: float
+    """99 % of the records have at most this latency."""
 
 
 class PartitionCount(_Report):
@@ -104,9 +118,16 @@ class SideCount(_Report):
     """The same per state partition."""
     stored_ids: int | None = None
     """Ids that `deduplicate` has in state. Null: the side is not deduplicated."""
+    sample_keys: list[list[str | None]] = []
+    """Parts of the keys of up to three rows, as text of at most 100 characters."""
 
     @classmethod
-    def of(cls, partitions: list[PartitionCount], stored_ids: int | None = None) -> Self:
+    def of(
+        cls,
+        partitions: list[PartitionCount],
+        sample_keys: list[list[str | None]],
+        stored_ids: int | None = None,
+    ) -> Self:
         unmatched = [part.unmatched_rows for part in partitions]
         known = [rows for rows in unmatched if rows is not None]
         return cls(
@@ -114,6 +135,10 @@ class SideCount(_Report):
             unmatched_rows=sum(known) if len(known) == len(unmatched) else None,
             partitions=partitions,
             stored_ids=stored_ids,
+            sample_keys=[
+                [None if part is None else part[:_PART_CHARS_MAX] for part in key]
+                for key in sample_keys[:_SAMPLE_KEYS_MAX]
+            ],
         )
 
 
@@ -179,6 +204,23 @@ class ChangeRequestReport(_Report):
     for no interval."""
     records_left: int | None = None
     """Records that the old query has not repeated yet. Null: not known, or none."""
+
+
+class CommandReport(_Report):
+    """A command that the job has accepted."""
+
+    # The fields with a default are required in the description of the HTTP API.
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
+
+    verb: str
+    """pause, resume, stop, restart, reset, change, undo or cancel. `reset` is also a change of
+    offsets."""
+    by: str
+    """Name and address of the client, `user:NAME` for a user of the machine of the job."""
+    at: datetime
+    """Time of the command."""
+    reason: str | None = None
+    """Reason that the client has given. Null: none."""
 
 
 class ResetReport(_Report):

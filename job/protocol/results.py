@@ -72,10 +72,10 @@ class KeyRows(_Result):
 
 
 class KeyExplanation(_Result):
-    """Why rows of a key were not emitted, with its state rows on both sides."""
+    """What happened to the records of a key, with its state rows on both sides."""
 
     sentences: list[str]
-    """Most important first."""
+    """Whether the query runs, one sentence for each record, and how far the topics were read."""
     left: KeyRows
     """Rows on the left side."""
     right: KeyRows
@@ -97,6 +97,13 @@ class UndoResult(_Result):
     checkpoint: str | None
     """Checkpoint of the query that continues after an undo. Null: not checked, because the job has
     no JVM."""
+
+
+class SpecFileResult(_Result):
+    """The spec file compared with the running spec."""
+
+    message: str
+    """Which spec a restart continues with."""
 
 
 class FieldProblem(_Result):

@@ -13,6 +13,8 @@ from job.protocol.reports import (
     BrokerReport,
     ChangeReport,
     ChangeRequestReport,
+    CommandReport,
+    LatencyReport,
     ResetReport,
     SideEventTimes,
     StateCount,
@@ -65,6 +67,8 @@ class JobStatus(_Value):
     started_at: datetime
     """Start of the job's process."""
     state_since: datetime
+    allowed_commands: list[str] = []
+    """Verbs of the commands that the state allows."""
     watermark_delay_ms: dict[str, int]
     """Per side."""
     topics: dict[str, list[str]] = {}
@@ -83,7 +87,14 @@ class JobStatus(_Value):
     """Time of the last report: a batch, a running interval whose tasks send heartbeats, or that no
     data was available."""
     last_failure: Failure | None = None
+    commands: list[CommandReport] = []
+    """The last accepted commands, in this run or earlier ones, oldest first."""
     totals: Totals = Totals()
+    latency: LatencyReport | None = None
+    """Latency of the records in the last batches. None: no record was read, or the engine is
+    real_time, whose results are visible before their interval ends."""
+    diagnosis: str = ""
+    """One sentence: how many results were written, or why few or none were."""
     event_times: dict[str, SideEventTimes] = {}
     """Per side, after the last batch. Empty: the query has not started yet."""
     brokers: BrokerReport | None = None

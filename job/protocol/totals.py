@@ -2,11 +2,11 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from job.protocol.latency import Latencies
 from job.protocol.progress import BatchProgress, SideProgress
 from job.protocol.reasons import DEAD_LETTER_REASONS, REASONS, RESULT_REASONS
 from job.spec.sides import Side
@@ -22,17 +22,11 @@ transaction that ends because no broker answers is a failure of the query, and n
 
 # Batches take from tens of milliseconds to, after a long pause, minutes.
 BATCH_SECONDS_BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-# A record waits for the running batch to end and then for its own: fine buckets for short batches,
-# coarse ones up to the delay after a restart or a burst.
-LATENCY_SECONDS_BOUNDS = (
-    0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 600.0,
-)  # fmt: skip
-
 # Fields of Totals that are sums of the batches' fields of the same name.
 _SUMMED = (
-    "output_records", "too_large_results", "failed_results", "keyless_results", "late_rows",
-    "state_rows_updated", "state_rows_removed", "state_update_seconds",
-    "state_removal_seconds", "state_commit_seconds",
+    "output_records", "unmatched_results", "filtered_results", "too_large_results",
+    "failed_results", "keyless_results", "late_rows", "state_rows_updated", "state_rows_removed",
+    "state_update_seconds", "state_removal_seconds", "state_commit_seconds",
 )  # fmt: skip
 
 
@@ -43,7 +37,10 @@ class _Value(BaseModel):
 class SideTotals(_Value):
     records: int = 0
     null_keys: int = 0
+    filtered_records: int = 0
     duplicates: int = 0
+    skipped_records: int = 0
+    """Deleted records that `checkpoint skip-gap` has skipped, since the checkpoint began."""
     bad_records: dict[str, int] = dict.fromkeys(REASONS, 0)
     """Per reason, including zeros."""
     event_time_max_ms: int | None = None
@@ -55,6 +52,7 @@ class SideTotals(_Value):
             update={
                 "records": self.records + progress.records,
                 "null_keys": self.null_keys + progress.null_keys,
+                "filtered_records": self.filtered_records + progress.filtered_records,
                 "duplicates": self.duplicates + progress.duplicates,
                 "bad_records": _sums(self.bad_records, progress.bad_records),
                 "event_time_max_ms": max((ms for ms in times if ms is not None), default=None),
@@ -67,46 +65,6 @@ class SideTotals(_Value):
         return self.model_copy(
             update={"records": self.records + records, "event_time_max_ms": newest}
         )
-
-
-class Latencies(_Value):
-    """Histogram: from the Kafka timestamp of a record to the end of the batch that read it.
-
-    Estimated within a batch: the records are assumed to be spread evenly between the oldest and
-    the newest timestamp, because reading the timestamp of each record would be too expensive.
-    """
-
-    seconds: float = 0
-    """Sum of all latencies."""
-    counts: list[int] = [0] * (len(LATENCY_SECONDS_BOUNDS) + 1)
-    """Records per bucket of LATENCY_SECONDS_BOUNDS; the last bucket is unbounded."""
-
-    def plus(self, side: SideProgress, ended_at: datetime) -> Self:
-        if side.record_time_min_ms is None or side.record_time_max_ms is None:
-            return self
-        end = ended_at.timestamp()
-        # Negative if the producer's clock is ahead.
-        shortest = max(0.0, end - side.record_time_max_ms / 1000)
-        longest = max(0.0, end - side.record_time_min_ms / 1000)
-        up_to = [
-            round(side.records * _share_up_to(bound, shortest, longest))
-            for bound in LATENCY_SECONDS_BOUNDS
-        ]
-        counts = [
-            count + above - below
-            for count, below, above in zip(
-                self.counts, [0, *up_to], [*up_to, side.records], strict=True
-            )
-        ]
-        seconds = self.seconds + side.records * (shortest + longest) / 2
-        return self.model_copy(update={"seconds": seconds, "counts": counts})
-
-
-def _share_up_to(bound: float, shortest: float, longest: float) -> float:
-    """Share of the values that are at most `bound`, if they lie evenly in the given range."""
-    if bound >= longest:
-        return 1.0
-    return 0.0 if bound <= shortest else (bound - shortest) / (longest - shortest)
 
 
 class LiveFigures(_Value):
@@ -126,6 +84,9 @@ class Totals(_Value):
     """Batches per bucket of BATCH_SECONDS_BOUNDS; the last bucket is unbounded."""
     phase_seconds: dict[str, float] = {}
     output_records: int = 0
+    unmatched_results: int = 0
+    """Results of unmatched rows, without those of a running interval."""
+    filtered_results: int = 0
     too_large_results: int = 0
     failed_results: int = 0
     keyless_results: int = 0
@@ -173,6 +134,12 @@ class Totals(_Value):
         )
 
     @property
+    def matched_results(self) -> int:
+        """Results of matched rows."""
+        # A repeated batch writes only the results that its first attempt did not write.
+        return max(0, self.output_records - self.unmatched_results)
+
+    @property
     def results_left_out(self) -> dict[str, int]:
         """Results that were not written, per reason."""
         counts = (self.too_large_results, self.failed_results, self.keyless_results)
@@ -214,6 +181,13 @@ class Totals(_Value):
             for side, totals in self.dead_letters.items()
         }
         return self.model_copy(update={"dead_letters": summed})
+
+    def with_skipped(self, records: Mapping[Side, int]) -> Self:
+        left, right = (
+            side.model_copy(update={"skipped_records": count})
+            for side, count in ((self.left, records["left"]), (self.right, records["right"]))
+        )
+        return self.model_copy(update={"left": left, "right": right})
 
     def with_restart(self) -> Self:
         return self.model_copy(update={"restarts": self.restarts + 1})

@@ -4,6 +4,7 @@
 It also writes the event times that the query has read to the checkpoint.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -14,9 +15,11 @@ from datetime import timedelta
 import structlog
 
 from job.checkpoint.checkpoint import Checkpoint
+from job.checkpoint.watermark_history import WatermarkHistory
 from job.delivery.record_writer import RecordWriter
 from job.delivery.sink import RunningQuery
 from job.errors import QueryError
+from job.event_time.history import LINE_EVERY
 from job.event_time.partitions import Offsets, Partitions
 from job.plan.plan import JoinPlan
 from job.protocol.reports import ChangeReport
@@ -106,6 +109,8 @@ class ControlLoop:
         self._requested: dict[Side, EndsRequested] = {}
         self._stats.partitions = state.partitions
         self._written: Partitions | None = state.partitions
+        self._history = WatermarkHistory(run.checkpoint.folder)
+        self._history_at = -math.inf
         self._closed = threading.Event()
         self._writing = threading.Lock()
         replay = state.run.replay
@@ -234,8 +239,10 @@ class ControlLoop:
         )
 
     def _write_periodically(self) -> None:
+        self._write_history()
         while not self._closed.wait(WRITE_SECONDS):
             self._write()
+            self._write_history()
 
     def _write(self) -> None:
         with self._writing:
@@ -247,6 +254,17 @@ class ControlLoop:
                 self._written = partitions
             except Exception as error:
                 _log.warning("event_times_not_written", reason=str(error).partition("\n")[0])
+
+    def _write_history(self) -> None:
+        """Add a line to the watermark history, once a minute."""
+        now = self._clock()
+        if now < self._history_at + LINE_EVERY.total_seconds() or self._resources.lease_is_lost:
+            return
+        self._history_at = now
+        try:
+            self._history.add(self._stats.watermark_line(self.state.run.delay_ms))
+        except Exception as error:
+            _log.warning("watermark_history_not_written", reason=str(error).partition("\n")[0])
 
 
 def _no_calls(state: State) -> QueryError:

@@ -24,7 +24,8 @@ import structlog
 
 from job.event_time.watermark import event_time_of
 from job.instants import to_epoch_ms
-from job.plan.plan import JoinPlan, SidePlan
+from job.plan.plan import JoinPlan
+from job.plan.side_plan import SidePlan
 from job.query.stats import QueryStats
 from job.spec.durations import milliseconds
 from job.spec.sides import SIDES, Side

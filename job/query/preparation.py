@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.maintenance import remove_temporary_files, repair_logs
+from job.checkpoint.skipped import read_skipped
 from job.checkpoint.successor import check_not_changed, read_replay_to_run
 from job.dataflow.written import TopicLimits
 from job.delivery.commit_topic import create_commit_topic_if_used
@@ -22,7 +23,7 @@ from job.formats.registry import RegistryAccess
 from job.formats.schemas import OutputSchema
 from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.preflight import TopicsSnapshot, check_topics
-from job.kafka.retention import check_added_topics, check_retention
+from job.kafka.retention import check_added_topics, check_retention, next_offsets
 from job.kafka.security import KafkaAccess
 from job.kafka.topic_ids import TopicIdentity
 from job.kafka.topic_patterns import with_matching_topics
@@ -37,10 +38,8 @@ from job.query.cluster import (
     wait_for_executors,
 )
 from job.query.stats import QueryStats
-from job.replay.replay import Replay
+from job.replay.replay import Replay, has_complete_state
 from job.settings import JobSettings
-from job.spec.sides import SIDES
-from job.spec.start_positions import StartPositions
 
 _log = structlog.get_logger()
 
@@ -99,6 +98,7 @@ class Preparation:
             _check_cluster(spark, plan, checkpoint)
         spark.conf.set("spark.sql.shuffle.partitions", plan.state_partitions)
         self._stats.on_start(checkpoint.last_batch_id, checkpoint.offsets, plan.topics)
+        self._stats.on_skipped(read_skipped(checkpoint))
         topics = topics or checked.result()
         plan = topics.plan_with_partitions(plan)
         if (starts := checkpoint.start_positions) is not None:
@@ -164,6 +164,7 @@ class Preparation:
         """
         recorded = checkpoint.topic_ids
         read: Offsets | None = checkpoint.offsets
+        has_state = has_complete_state(read, replay)
         if replay is not None:
             recorded, read = recorded or replay.topic_ids, read or replay.starts
         ids = self._identity.begin(
@@ -171,24 +172,8 @@ class Preparation:
         )
         if ids != checkpoint.topic_ids:
             checkpoint.topic_ids = ids
-        check_retention(plan, kafka, _next_offsets(plan, read, checkpoint.start_positions))
-
-
-def _next_offsets(
-    plan: JoinPlan, read: Offsets | None, starts: StartPositions | None
-) -> Offsets | None:
-    """The next offset to read of each partition. None, or a side without offsets: not known.
-
-    `read`: those of the checkpoint. `starts`: those of a new checkpoint, if `read` is None. Spark
-    reads a partition without an offset, which was added since, from its first record.
-    """
-    if read is None:
-        if starts is None:
-            return None
-        named = {side: starts.side(side) for side in SIDES}
-        read = {side: {} if isinstance(start, str) else start for side, start in named.items()}
-    added = {side: dict.fromkeys(plan.side(side).partition_numbers, 0) for side in SIDES}
-    return {side: {**added[side], **read[side]} if read[side] else {} for side in SIDES}
+        unread = next_offsets(plan, read, checkpoint.start_positions)
+        check_retention(plan, kafka, unread, has_state=has_state)
 
 
 def _check_partitions_of_change(checkpoint: Checkpoint, replay: Replay, wanted: int | None) -> None:

@@ -7,6 +7,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from job.checkpoint.checkpoint import Checkpoint
+from job.checkpoint.documents import Documents
 from job.checkpoint.lease import Lease
 from job.errors import CheckpointInUseError, SetupError
 from job.kafka.security import KafkaAccess
@@ -35,13 +36,16 @@ class Resources:
         stats: QueryStats,
         jvm: Jvm,
         lease_lost: Callable[[], None],
+        store_commands: Callable[[Documents], None],
     ) -> None:
-        """`jvm`: the first JVM, which may still be starting. `lease_lost`: called on that event."""
+        """`jvm`: the first JVM, which may still be starting. `lease_lost`: called on that event.
+        `store_commands`: called with the folder of the checkpoint."""
         self._plan = plan
         self._settings = settings
         self._redaction = redaction
         self._stats = stats
         self._lease_lost = lease_lost
+        self._store_commands = store_commands
         self._starting: Jvm | None = jvm
         self._jvm: Jvm | None = None
         self._lease: Lease | None = None
@@ -105,13 +109,15 @@ class Resources:
         return checkpoint
 
     def store_desired_state(self, state: QueryState) -> None:
-        """Store the state for the next start of the job. If this fails, the log has a warning:
-        commands must be possible with a full disk, too.
+        """Store the state, and the last commands, for the next start of the job. If this fails, the
+        log has a warning: commands must be possible with a full disk, too.
 
         Raises CheckpointInUseError as `checkpoint`, SetupError, and any error of a dead JVM.
         """
         try:
-            self.checkpoint().desired_state = state
+            checkpoint = self.checkpoint()
+            checkpoint.desired_state = state
+            self._store_commands(checkpoint.folder)
         except (CheckpointInUseError, SetupError):
             raise
         except Exception as error:
@@ -177,7 +183,8 @@ class Resources:
 
     def _end_query(self, jvm: Jvm, successor: JoinPlan) -> str | None:
         """Why `successor` cannot use the JVM. None: it can."""
-        if not can_share_jvm(self._plan.spark_conf, successor.spark_conf):
+        has_same_login = self._plan.security == successor.security
+        if not (has_same_login and can_share_jvm(self._plan.spark_conf, successor.spark_conf)):
             return "the new query needs other options of the JVM"
         try:
             jvm.end_query()

@@ -13,15 +13,18 @@ from typing import Any, Protocol
 import structlog
 
 from job.errors import StreamjoinError
+from job.event_time.history import WatermarkLine
 from job.event_time.partitions import Offsets, Partitions
 from job.event_time.watermark import event_time_of
+from job.instants import to_epoch_ms
+from job.protocol.latency import latency_report
 from job.protocol.progress import (
     BatchProgress,
     batch_progress,
     dead_letters_written,
     kept_back_results,
 )
-from job.protocol.reports import ChangeReport, SideEventTimes, StateCount
+from job.protocol.reports import ChangeReport, LatencyReport, SideEventTimes, StateCount
 from job.protocol.status import Failure
 from job.protocol.totals import LiveFigures, Totals
 from job.query.state_rows import StateRowCounter
@@ -59,6 +62,7 @@ class QueryStats:
         self._lock = threading.Lock()
         self._totals = Totals()
         self._batches: deque[BatchProgress] = deque(maxlen=BATCHES_KEPT)
+        self._latency: tuple[BatchProgress | None, LatencyReport | None] = None, None
         self._failures: deque[Failure] = deque(maxlen=FAILURES_KEPT)
         self._next_batch_id: int | None = None
         self._last_progress_at: datetime | None = None
@@ -98,6 +102,7 @@ class QueryStats:
             if batch.batch_id in self._kept_back:
                 self._kept_back.remove(batch.batch_id)
                 dead_letters = {}
+                batch = batch.model_copy(update={"unmatched_results": 0, "filtered_results": 0})
             totals = self._totals.plus(batch).with_dead_letters(dead_letters)
             self._totals = totals.with_kept_back(kept_back)
             self._live = None
@@ -160,6 +165,11 @@ class QueryStats:
             self._offsets = offsets
             self._next_batch_id = 0 if last_batch_id is None else last_batch_id + 1
             self._state_rows.on_start(last_batch_id)
+
+    def on_skipped(self, records: Mapping[Side, int]) -> None:
+        """Deleted records that the query has skipped, by the checkpoint."""
+        with self._lock:
+            self._totals = self._totals.with_skipped(records)
 
     def on_state_count(self, state_count: StateCount) -> None:
         """Take over the number of state rows that was counted in the checkpoint."""
@@ -260,6 +270,25 @@ class QueryStats:
             if partitions.side(side)
         }
 
+    def watermark_line(self, delays_ms: Mapping[Side, int]) -> WatermarkLine:
+        """The present line of the watermark history."""
+        at_ms = to_epoch_ms(datetime.now(UTC))
+        with self._lock:
+            last = self._batches[-1] if self._batches else None
+            offsets = self._offsets or {}
+        times = {side: event_time_of(self.partitions, side).ms for side in SIDES}
+        watermarks = {
+            side: None if ms is None else ms - delays_ms[side] for side, ms in times.items()
+        }
+        return WatermarkLine(
+            at_ms=at_ms,
+            watermark_ms=None if last is None else last.watermark_ms,
+            left_ms=watermarks["left"],
+            right_ms=watermarks["right"],
+            left_offsets=dict(offsets.get("left", {})),
+            right_offsets=dict(offsets.get("right", {})),
+        )
+
     @property
     def totals(self) -> Totals:
         with self._lock:
@@ -275,6 +304,16 @@ class QueryStats:
         """The last BATCHES_KEPT, oldest first."""
         with self._lock:
             return list(self._batches)
+
+    @property
+    def latency(self) -> LatencyReport | None:
+        """Latency of the records in the last BATCHES_KEPT batches. Computed once after each batch,
+        because each status has it."""
+        batches = self.batches
+        newest = batches[-1] if batches else None
+        if newest is not self._latency[0]:
+            self._latency = newest, latency_report(batches)
+        return self._latency[1]
 
     @property
     def failures(self) -> list[Failure]:

@@ -40,6 +40,18 @@ class PlannedBatch:
         return cls(batch_id, ends, int(json.loads(metadata)["batchWatermarkMs"]))
 
 
+def with_next_offsets(text: str, side: Side, topic: str, offsets: Mapping[int, int]) -> str:
+    """An entry of Spark's offset log with other next offsets of some partitions of a topic."""
+    lines = text.splitlines()
+    for index, line in enumerate(lines):
+        source, _, content = line.partition(":")
+        if source == side:
+            read = json.loads(content)
+            read.setdefault(topic, {}).update({str(number): at for number, at in offsets.items()})
+            lines[index] = f"{side}:{json.dumps(read, separators=(',', ':'))}"
+    return "\n".join(lines)
+
+
 @dataclass(frozen=True)
 class LateBelow:
     """Rows that an old batch has read, and the watermark up to which these rows were late."""

@@ -25,6 +25,7 @@ from job.event_time.partitions import Offsets, Partitions, RecordedEventTimes, R
 from job.replay.cut import LateBelow, PlannedBatch, late_by_batch
 from job.spec.sides import SIDES, Side
 from job.spec.start_positions import StartPositions
+from job.sql.time_zones import UTC
 
 
 class ReplayPhase(StrEnum):
@@ -46,6 +47,8 @@ class Expired:
     event time."""
     window_ms: tuple[int, int] | None = None
     """Size and offset of the old tumbling window."""
+    window_time_zone: str = UTC
+    """Time zone of the old tumbling window."""
     ends: Offsets | None = None
     """The rows are before these offsets. None: before the ends of the replay."""
     watermark_ms: int | None = None
@@ -157,6 +160,12 @@ class Replay(Document):
     def partitions(self, read: Offsets) -> Partitions:
         """The partitions with the event times of the old query."""
         return Partitions.restored(self.event_times, read)
+
+
+def has_complete_state(read: Offsets | None, replay: Replay | None) -> bool:
+    """Whether a query has all rows in state that it needs to continue. `read`: next offsets. None:
+    no batch has ended. `replay`: of the query. None: it replaces no other one."""
+    return read is not None and (replay is None or replay.phase(read) is ReplayPhase.OVER)
 
 
 def late_rows(

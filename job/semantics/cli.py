@@ -1,18 +1,20 @@
 """The commands `simulate` and `test`, from files to lines of text, without their options."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from job.errors import StreamjoinError
-from job.plan.plan import JoinPlan, SidePlan
+from job.plan.plan import JoinPlan
+from job.plan.side_plan import SidePlan
 from job.semantics.input_records import InputLineError, InputRecord, records_of_jsonl
-from job.semantics.simulate import DEFAULT_BATCH_SIZE, simulate
+from job.semantics.simulate import DEFAULT_BATCH_SIZE, SimulatedBatch, simulate
 from job.semantics.simulated_topics import with_named_topics
 from job.semantics.simulation_plan import NotExactError
 from job.semantics.spec_tests import Outcome, SpecTest, run_spec_test
-from job.semantics.trace import batch_lines, trace_lines
+from job.semantics.trace import batch_lines
 from job.spec.durations import duration, milliseconds
-from job.spec.sides import SIDES
+from job.spec.sides import SIDES, Side
 from job.sql.rows import EvaluationError, SqlRows
 
 
@@ -20,6 +22,14 @@ class SimulationError(StreamjoinError):
     """The join cannot be simulated exactly, or the query would fail on these rows."""
 
     code = "simulation"
+
+
+@dataclass(frozen=True)
+class Simulation:
+    plan: JoinPlan
+    """With the topics of the records."""
+    records: Mapping[Side, Sequence[InputRecord]]
+    batches: Sequence[SimulatedBatch]
 
 
 def simulation_lines(
@@ -30,43 +40,58 @@ def simulation_lines(
     *,
     batch_size: int = DEFAULT_BATCH_SIZE,
     trigger: str | None = None,
-    explain: str | None = None,
     as_jsonl: bool = False,
 ) -> Iterator[str]:
-    """Output of `simulate`: each batch, the trace of one key, or only the output values."""
+    """Output of `simulate`: each batch, or only the output values."""
+    simulation = simulated(plan, rows, left, right, batch_size=batch_size, trigger=trigger)
+    if as_jsonl:
+        return (record.value for batch in simulation.batches for record in batch.output)
+    return batch_lines(simulation.plan, simulation.batches)
+
+
+def simulated(
+    plan: JoinPlan,
+    rows: SqlRows,
+    left: Path,
+    right: Path,
+    *,
+    batch_size: int = DEFAULT_BATCH_SIZE,
+    trigger: str | None = None,
+) -> Simulation:
+    """Runs the records of two files. Raises SimulationError."""
     paths = dict(zip(SIDES, (left, right), strict=True))
     lines = {side: _lines(path) for side, path in paths.items()}
     plan = with_named_topics(plan, lines)
     trigger_ms = None if trigger is None else _trigger_ms(trigger)
     try:
-        records = [_records(paths[side], lines[side], plan.side(side), rows) for side in SIDES]
-        batches = simulate(plan, rows, *records, batch_size=batch_size, trigger_ms=trigger_ms)
+        records = {
+            side: _records(paths[side], lines[side], plan.side(side), rows) for side in SIDES
+        }
+        batches = simulate(
+            *(plan, rows, records["left"], records["right"]),
+            batch_size=batch_size,
+            trigger_ms=trigger_ms,
+        )
     except NotExactError as error:
         raise SimulationError(f"cannot be simulated: it uses {error}") from error
     except EvaluationError as error:
         raise SimulationError(f"the query would fail on these rows: {error}") from error
-    if as_jsonl:
-        return (record.value for batch in batches for record in batch.output)
-    return batch_lines(plan, batches) if explain is None else trace_lines(plan, batches, explain)
+    return Simulation(plan, records, batches)
 
 
-def spec_test_lines(
-    plan: JoinPlan, rows: SqlRows, tests: Sequence[SpecTest]
-) -> tuple[list[str], bool]:
-    """Output of `test`, and whether all tests passed."""
+def run_spec_tests(plan: JoinPlan, rows: SqlRows, tests: Sequence[SpecTest]) -> list[Outcome]:
+    """The outcome of each test. Raises SimulationError."""
     try:
-        outcomes = [run_spec_test(plan, rows, test) for test in tests]
+        return [run_spec_test(plan, rows, test) for test in tests]
     except NotExactError as error:
         raise SimulationError(f"cannot be simulated: it uses {error}") from error
     except EvaluationError as error:
         raise SimulationError(f"the query would fail on these rows: {error}") from error
     except InputLineError as error:
         raise SimulationError(str(error)) from error
-    lines = [line for outcome in outcomes for line in _outcome_lines(outcome)]
-    return lines, all(outcome.passed for outcome in outcomes)
 
 
-def _outcome_lines(outcome: Outcome) -> Iterator[str]:
+def outcome_lines(outcome: Outcome) -> Iterator[str]:
     yield f"{'passed' if outcome.passed else 'FAILED'}: {outcome.test.name}"
     yield from (f"  {line}" for line in outcome.left_out)
     yield from (f"  missing: {row}" for row in outcome.missing)

@@ -1,12 +1,12 @@
 """Records of a topic in a file: a line is a value, or a record with its metadata."""
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from job.plan import record_sql
-from job.plan.plan import SidePlan
+from job.plan.side_plan import SidePlan
+from job.plan.timestamp_sql import timestamp
 from job.semantics.json_lines import Json, Members, Number, any_json, compact_text, valid_text
 from job.spec.source_topics import PARTITIONS_MAX, SourceTopics
 from job.sql.rows import SqlRows
@@ -39,24 +39,40 @@ class InputLineError(ValueError):
     """A line or row that is not a record. The message contains line, problem and fix."""
 
 
+def header_texts(
+    headers: Iterable[tuple[str, bytes | None]],
+) -> tuple[tuple[str, str | None], ...]:
+    """The headers of a record, which the texts keep byte by byte."""
+    return tuple(
+        (name, None if content is None else content.decode(errors="surrogateescape"))
+        for name, content in headers
+    )
+
+
 def records_of_jsonl(
     lines: Sequence[str], rows: SqlRows, side: SidePlan | None = None, unit: str = "line"
 ) -> list[InputRecord]:
     """The records of a JSONL file. `rows` reads the timestamps. `unit`: name of a line in messages
     of InputLineError.
 
-    A line is the value of a record; or an envelope: an object of `value` and any of `key`,
+    A line is the value of a record; or a whole record: an object of `value` and any of `key`,
     `partition`, `offset`, `timestamp` (as an event time is written), `headers` (an object of texts)
     and `batch`. There `value` may be an object, text (a value that is not JSON) or null (a
     tombstone).
 
-    If the side has several topics, an envelope may also have `topic`. Without it the record is in
-    the first topic.
+    If the side has several topics, a whole record may also have `topic`. Without it the record is
+    in the first topic.
 
     A line whose members are columns of the side is a value, whatever their names. A line that
-    may be either is refused; `"envelope": true` in it makes it an envelope.
+    may be either is refused; `"record": true` in it makes it a whole record.
+
+    If the side has a `key_format`, `key` may be any JSON: it is the key as JSON.
+
+    If the values of the side are CSV or text, a line may also be a JSON string with the value, and
+    is a whole record if its members are those of a record.
     """
-    columns = {} if side is None else {c.name: c.type.name for c in side.schema.columns}
+    is_text = side is not None and side.format.is_text
+    columns = {} if side is None or is_text else {c.name: c.type.name for c in side.schema.columns}
     topics = side.topics if side is not None and side.topics.are_several else None
     records: list[InputRecord] = []
     written: dict[int, tuple[str, int]] = {}
@@ -66,7 +82,7 @@ def records_of_jsonl(
         if not text.strip(" \t\r\n"):
             continue
         try:
-            record, timestamp = _record(text, len(records), columns, topics)
+            record, timestamp = _record(text, len(records), columns, topics, side)
         except InputLineError as error:
             raise InputLineError(f"{unit} {number}: {error}") from None
         if timestamp is not None:
@@ -87,26 +103,33 @@ def micros_of(texts: Sequence[str], rows: SqlRows) -> list[int | None]:
     """Microseconds since 1970 of texts and numbers, as the job reads event times. None: no time."""
     if not texts:
         return []
-    step = [f"unix_micros({record_sql.timestamp('text')}) AS at"]
+    step = [f"unix_micros({timestamp('text')}) AS at"]
     program, store = rows.program("text STRING", [step], ["at"]), rows.store()
     answers = rows.run(program, [[text] for text in texts], keep_in=store)
     rows.drop(store)
     return [answer["at"] for answer in answers]
 
 
-_MARK = "envelope"
-_ENVELOPE = {"value", "key", "partition", "offset", "timestamp", "headers", "batch"}
+_MARK = "record"
+_FIELDS = {"value", "key", "partition", "offset", "timestamp", "headers", "batch"}
 
 
 def _record(
-    text: str, number: int, columns: Mapping[str, str], topics: SourceTopics | None
+    text: str,
+    number: int,
+    columns: Mapping[str, str],
+    topics: SourceTopics | None,
+    side: SidePlan | None,
 ) -> tuple[InputRecord, str | None]:
     """The record, and its timestamp as it is written."""
     try:
         members = any_json(text)
     except ValueError:
         members = None
-    if not isinstance(members, Members) or not _is_envelope(dict(members), columns, topics):
+    is_text = side is not None and side.format.is_text
+    if is_text and isinstance(members, str) and not isinstance(members, Number):
+        return _of_topic(InputRecord(members, offset=number), {}, topics), None
+    if not isinstance(members, Members) or not _is_whole_record(dict(members), columns, topics):
         return _of_topic(InputRecord(text, offset=number), {}, topics), None
     line = dict(members)
     value = line["value"]
@@ -114,7 +137,7 @@ def _record(
         value if value is None or isinstance(value, str) else compact_text(value),
         offset=_whole_number(line, "offset", number),
         partition=_whole_number(line, "partition", 0),
-        key=_key(line),
+        key=_json_key(line) if side is not None and side.has_typed_keys else _key(line),
         batch=_whole_number(line, "batch", None),
         headers=_headers(line),
     )
@@ -134,11 +157,11 @@ def _of_topic(
     return replace(record, topic=topic, number=topics.number(topic, record.partition))
 
 
-def _is_envelope(
+def _is_whole_record(
     line: Mapping[str, Json], columns: Mapping[str, str], topics: SourceTopics | None
 ) -> bool:
-    """Whether a line is an envelope; InputLineError if it may also be a value."""
-    allowed = _ENVELOPE if topics is None else _ENVELOPE | {"topic"}
+    """Whether a line is a whole record; InputLineError if it may also be a value."""
+    allowed = _FIELDS if topics is None else _FIELDS | {"topic"}
     if line.get(_MARK) is True and _MARK not in columns:
         return _is_well_marked(line, allowed)
     value = line.get("value", _MISSING)
@@ -161,8 +184,8 @@ def _is_envelope(
     if is_clear:
         return True
     raise InputLineError(
-        f"may be the value of a record ({', '.join(sorted(names))} are columns of the side) or an "
-        f'envelope: write {{"{_MARK}": true, "value": …}}, with the row as its value'
+        f"may be the value of a record ({', '.join(sorted(names))} are columns of the side) or a "
+        f'whole record: write {{"{_MARK}": true, "value": …}}, with the row as its value'
     )
 
 
@@ -170,15 +193,15 @@ def _is_well_marked(line: Mapping[str, Json], allowed: Set[str]) -> bool:
     unknown = sorted(set(line) - allowed - {_MARK})
     if unknown:
         raise InputLineError(
-            f"has the unknown field {unknown[0]}: an envelope has {', '.join(sorted(allowed))}"
+            f"has the unknown field {unknown[0]}: a record has {', '.join(sorted(allowed))}"
         )
     if "value" not in line or not isinstance(line["value"], Members | str | None):
-        raise InputLineError("needs `value` in its envelope: an object, text or null")
+        raise InputLineError("needs `value` in its record: an object, text or null")
     return True
 
 
 def _whole_number(line: Mapping[str, Json], name: str, missing: Any) -> Any:
-    """A number of the envelope; `missing` if the envelope has none."""
+    """A number of the record; `missing` if the line has none."""
     if name not in line:
         return missing
     raw = line[name]
@@ -194,6 +217,11 @@ def _key(line: Mapping[str, Json]) -> str | None:
     if isinstance(raw, Number) or not isinstance(raw, str):
         raise InputLineError(f"`key` must be text or null (written: {_shown(raw)})")
     return valid_text(raw)
+
+
+def _json_key(line: Mapping[str, Json]) -> str | None:
+    raw = line.get("key")
+    return None if raw is None else compact_text(raw)
 
 
 def _timestamp(line: Mapping[str, Json]) -> str | None:

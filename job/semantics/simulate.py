@@ -19,7 +19,7 @@ from job.semantics.input_records import InputRecord
 from job.semantics.operator import OperatorMetrics
 from job.semantics.query import JoinQuery
 from job.semantics.rows import JoinedRow, Key, Row
-from job.semantics.simulated_side import BadRecord, DecodedRow
+from job.semantics.simulated_side import BadRecord, DecodedRow, OtherRecord
 from job.semantics.simulation_plan import SimulationPlan, simulation_plan
 from job.spec.durations import milliseconds
 from job.spec.sides import SIDES, Side
@@ -70,6 +70,7 @@ class SimulatedBatch:
     drops: list[Drop]
     join_events: list[events.OfJoin]
     state_rows: dict[Side, int]
+    """Rows in state at the end of the batch."""
     duplicates: Counter[Side]
     stored_ids: dict[Side, int]
     """Number of ids in state of each side with `deduplicate`."""
@@ -84,7 +85,7 @@ class SimulatedBatch:
     """The partition whose backlog holds back the watermark of this batch. None: no partition."""
 
 
-ReadRecords: TypeAlias = Mapping[Side, Sequence[DecodedRow | BadRecord]]
+ReadRecords: TypeAlias = Mapping[Side, Sequence[DecodedRow | BadRecord | OtherRecord]]
 
 
 @dataclass
@@ -135,7 +136,7 @@ class Simulator:
             output=self._output(batch.output.rows),
             drops=self._log.drops,
             join_events=self._log.join_events,
-            state_rows={s: self._query.operator.states[s].num_keys for s in SIDES},
+            state_rows={s: self._query.operator.states[s].num_rows for s in SIDES},
             duplicates=self._log.duplicates,
             stored_ids={
                 s: deduplicator.stored_ids for s, deduplicator in self._query.deduplicators.items()
@@ -155,15 +156,18 @@ class Simulator:
     def restart(self, *, times_lost: bool = False) -> None:
         self._query.restart(times_lost=times_lost)
 
-    def _readable(self, side: Side, records: Sequence[DecodedRow | BadRecord]) -> list[DecodedRow]:
-        plan, rows = self.plan.side(side), []
+    def _readable(
+        self, side: Side, records: Sequence[DecodedRow | BadRecord | OtherRecord]
+    ) -> list[DecodedRow]:
+        rows = []
         for row in records:
             if isinstance(row, BadRecord):
                 self._log.bad_records[side][row.reason] += 1
                 self._log.drops.append(Drop(side, row.record, row.reason, row.field))
+            elif isinstance(row, OtherRecord):
+                self._log.drops.append(Drop(side, row.record, self._filtered(side, row.record)))
             else:
                 self._log.keys.append((side, row.record, row.key_text))
-                row.late_time_us = plan.late_time_us(row.event_time_us)
                 rows.append(row)
         return rows
 
@@ -173,7 +177,7 @@ class Simulator:
             if row.has_null_key:
                 self._log.null_keys[side] += 1
             if not row.passes_filter:
-                self._log.drops.append(Drop(side, row.record, f"fails {side}.filter"))
+                self._log.drops.append(Drop(side, row.record, self._filtered(side, row.record)))
             elif not plan.passes_job_filters(row) or not (
                 side in self.plan.deduplication or plan.enters_join(row)
             ):
@@ -181,6 +185,13 @@ class Simulator:
             else:
                 entering.append(row)
         return entering
+
+    def _filtered(self, side: Side, record: InputRecord) -> str:
+        of_side = self.plan.join.side(side)
+        if record.value is None and of_side.drops_tombstones:
+            return f"tombstone, {side}.on_tombstone is drop"
+        fields = "filter" if of_side.envelope is None else "operations or filter"
+        return f"fails {side}.{fields}"
 
     def _unmatchable(self, side: Side, row: DecodedRow) -> Drop:
         return Drop(side, row.record, "null_key" if row.has_null_key else "cannot match")

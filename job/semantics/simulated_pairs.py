@@ -14,7 +14,7 @@ class PairCondition:
     def __init__(self, plan: JoinPlan, sides: tuple[SideReader, SideReader], rows: SqlRows) -> None:
         self._rows = rows
         self._stores = (sides[0].store, sides[1].store)
-        self._earliest_us, self._latest_us = _bounds(plan.match_window)
+        self._earliest_us, self._latest_us = bounds_us(plan.match_window)
         self._met: dict[tuple[int, int], bool] = {}
         condition = plan.pair_condition
         self._program = (
@@ -35,7 +35,7 @@ class PairCondition:
         wanted = {
             (left.number, right.number): None
             for left, right in pairs
-            if self._is_in_window(left, right)
+            if self.is_in_window(left, right)
         }
         answers = self._rows.run_pairs(self._program, list(wanted), self._stores)
         self._met.update(
@@ -47,18 +47,18 @@ class PairCondition:
         left, right = row
         assert isinstance(left, DecodedRow)
         assert isinstance(right, DecodedRow)
-        if not self._is_in_window(left, right):
+        if not self.is_in_window(left, right):
             return False
         return self._program is None or self._met[left.number, right.number]
 
-    def _is_in_window(self, left: DecodedRow, right: DecodedRow) -> bool:
+    def is_in_window(self, left: DecodedRow, right: DecodedRow) -> bool:
         distance = right.event_time_us - left.event_time_us
         return (self._earliest_us is None or distance >= self._earliest_us) and (
             self._latest_us is None or distance <= self._latest_us
         )
 
 
-def _bounds(window: MatchWindow | None) -> tuple[int | None, int | None]:
+def bounds_us(window: MatchWindow | None) -> tuple[int | None, int | None]:
     """Least and greatest distance of the right row from the left row, in microseconds."""
     if window is None:
         return None, None

@@ -2,23 +2,26 @@
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from job.dead_letters.sql import message
 from job.plan import record_checks, record_sql
-from job.plan.plan import JoinPlan, SidePlan
+from job.plan.plan import JoinPlan, guarded
 from job.plan.position import position_column
+from job.plan.side_plan import SidePlan
 from job.semantics.input_records import InputRecord
 from job.semantics.rows import Key
 from job.spec.expressions import column_name
 from job.spec.sides import Side
-from job.spec.value_format import Format
+from job.spec.value_format import Format, RecordKeyFormat
 from job.sql.rows import SqlRows
 
-_RECORD = (
+RECORD = (
     "key STRING, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 )
+"""The columns of a record."""
 
 
 @dataclass(eq=False, slots=True)  # compared by identity: two records are two rows
@@ -29,6 +32,8 @@ class DecodedRow:
     number: int
     """Number of the row in the store of its side."""
     event_time_us: int
+    late_time_us: int
+    """The event time, or the end of the tumbling window: it decides whether the row is late."""
     passes_filter: bool
     """The filter of the side."""
     has_null_key: bool
@@ -44,8 +49,6 @@ class DecodedRow:
     key_text: str
     row_id: Key
     """Of `deduplicate`. Empty: the side has none, or the id contains a null."""
-    late_time_us: int = field(default=0)
-    """The event time, or the end of the tumbling window: it decides whether the row is late."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +58,36 @@ class BadRecord:
     """One of reasons.REASONS."""
     field: str | None
     """Field of the spec that fails on the record. None: the record cannot be read."""
+    key_text: str | None = None
+    """Key, as far as it can be read. None: the reader does not explain."""
+    message: str = ""
+    """As in the dead letter. Empty: the reader does not explain."""
+
+
+@dataclass(frozen=True)
+class OtherRecord:
+    """A record with a problem, on which the side's filter is false: it is of another kind."""
+
+    record: InputRecord
+    key_text: str | None = None
+    """As of a bad record."""
 
 
 class SideReader:
     """Reads records of one side into a store of `rows`."""
 
-    def __init__(self, plan: JoinPlan, side: Side, rows: SqlRows) -> None:
+    def __init__(
+        self, plan: JoinPlan, side: Side, rows: SqlRows, *, explains: bool = False
+    ) -> None:
+        """`explains`: also read the keys of bad and filtered records, and the messages of bad
+        ones."""
+        self._explains = explains
         self._side = plan.side(side)
-        if self._side.format.has_registry:  # a simulation reads JSON
+        # A simulation reads values and keys with the id of a schema as JSON.
+        if self._side.format.has_schema_id:
             self._side = replace(self._side, format=Format.JSON)
+        if self._side.has_typed_keys:
+            self._side = replace(self._side, key_format=RecordKeyFormat.JSON)
         self._rows = rows
         self._store = rows.store()
         self._count = 0
@@ -71,6 +95,8 @@ class SideReader:
         self._parts = [f"key_{index}" for index in range(len(self._side.key))]
         self._ids = [f"id_{index}" for index in range(len(by))]
         facts = _facts(plan, self._side)
+        if explains:
+            facts |= _explained(self._side)
         encoded = dict(zip(self._ids, (part.sql for part in by), strict=True))
         last = [
             *(f"`{column_name(side, name)}`" for name in _columns(self._side)),
@@ -80,7 +106,10 @@ class SideReader:
         ]
         returned = [name for name in facts if name not in self._parts]
         self.program = rows.program(
-            _RECORD, [*_steps(self._side), last], returned, [*self._parts, *self._ids]
+            RECORD,
+            [*_steps(self._side, explains=explains), last],
+            returned,
+            [*self._parts, *self._ids],
         )
 
     @property
@@ -91,13 +120,18 @@ class SideReader:
         """Forget the rows."""
         self._rows.drop(self._store)
 
-    def read(self, records: Sequence[InputRecord]) -> Iterator[DecodedRow | BadRecord]:
-        values = [_values(record) for record in records]
+    def read(
+        self, records: Sequence[InputRecord]
+    ) -> Iterator[DecodedRow | BadRecord | OtherRecord]:
+        values = [record_values(record) for record in records]
         answers = self._rows.run(self.program, values, keep_in=self._store)
         for record, answer in zip(records, answers, strict=True):
             number, self._count = self._count, self._count + 1
+            named, text = answer.get("named_key"), answer.get("message") or ""
             if answer["reason"] is not None:
-                yield BadRecord(record, answer["reason"], answer["failed_field"])
+                yield BadRecord(record, answer["reason"], answer["failed_field"], named, text)
+            elif answer["event_time_us"] is None:
+                yield OtherRecord(record, named)
             else:
                 yield self._row(record, number, answer)
 
@@ -107,36 +141,50 @@ class SideReader:
             record,
             number,
             answer["event_time_us"],
+            answer["late_time_us"],
             answer["passes"],
             answer["has_null_key"],
             answer["has_unequal_null"],
             answer["mirrored"],
             answer["one_sided"],
             tuple(answer[name] for name in self._parts),
-            answer["key_text"],
+            answer["named_key"] if self._explains else answer["key_text"],
             () if None in row_id else row_id,
         )
 
 
 def _columns(side: SidePlan) -> Iterator[str]:
-    yield from side.schema.names
+    yield from (column.name for column in side.columns)
     yield from record_sql.record_columns(side)
 
 
-def _steps(side: SidePlan) -> Iterator[list[str]]:
+def _steps(side: SidePlan, *, explains: bool) -> Iterator[list[str]]:
     """As `decoded` in job/dataflow/sides.py, without a registry."""
-    yield record_sql.parsed(side)
-    yield record_sql.restored(side)
-    yield record_sql.typed(side)
-    yield record_sql.classified(side)
-    yield from record_checks.steps(side)
-    event_time = f"`{side.event_time_column}`"
+    yield from record_sql.steps(side, record_sql.EXPLAINED if explains else ())
     passes = f"CASE WHEN reason IS NULL THEN {record_checks.passes(side)} END"
-    yield [
-        f"* EXCEPT ({event_time})",
-        f"{record_sql.event_time_of_readable(side)} AS {event_time}",
-        f"coalesce({passes}, false) AS is_kept",
+    yield ["*", f"coalesce({passes}, false) AS is_kept"]
+    if explains:
+        yield ["*", "reason AS dead_reason", "cast(NULL AS TIMESTAMP) AS late_watermark"]
+
+
+def _explained(side: SidePlan) -> dict[str, str]:
+    """SQL of the key of any record, also of one whose key the job does not evaluate; and of the
+    message of a bad record."""
+    parts = [
+        guarded(f"try_eval(struct(({part.sql}) AS value))", side.side) + ".value"
+        if part.can_fail
+        else f"({part.sql})"
+        for part in side.key
     ]
+    return {
+        "named_key": _key_text(parts),
+        "message": f"CASE WHEN dead_reason IS NOT NULL THEN {message(side)} END",
+    }
+
+
+def _key_text(values: Sequence[str]) -> str:
+    texts = ", ',', ".join(f"coalesce(cast({value} AS STRING), 'null')" for value in values)
+    return f"concat({texts})"
 
 
 def _facts(plan: JoinPlan, side: SidePlan) -> dict[str, str]:
@@ -152,7 +200,9 @@ def _facts(plan: JoinPlan, side: SidePlan) -> dict[str, str]:
         "mirrored": _all(f"coalesce({part.sql}, false)" for part in side.mirrored),
         "one_sided": _all(plan.one_sided_condition(side.side)),
     }
-    texts = ", ',', ".join(f"coalesce(cast({value} AS STRING), 'null')" for value in values)
+    late_time = f"unix_micros(`{side.event_time_column}`)"
+    if plan.window is not None:
+        late_time = f"1000L * ({plan.window.end_sql(f'`{side.event_time_column}`')})"
     keys = [
         value if part.type == kind else f"cast({value} AS {kind})"
         for value, part, kind in zip(values, side.key, plan.key_types, strict=True)
@@ -161,10 +211,11 @@ def _facts(plan: JoinPlan, side: SidePlan) -> dict[str, str]:
         "reason": "reason",
         "failed_field": record_checks.FAILED_FIELD if side.checks.any else "cast(NULL AS STRING)",
         "event_time_us": f"unix_micros(`{side.event_time_column}`)",
+        "late_time_us": late_time,
         "passes": "is_kept",
         "has_null_key": f"(reason IS NULL AND {record_checks.counted_null_key(side)})",
         **{name: f"(is_kept AND ({sql}))" for name, sql in conditions.items()},
-        "key_text": f"CASE WHEN is_kept THEN concat({texts}) END",
+        "key_text": f"CASE WHEN is_kept THEN {_key_text(values)} END",
         **{f"key_{index}": f"CASE WHEN is_kept THEN {key} END" for index, key in enumerate(keys)},
     }
 
@@ -173,14 +224,20 @@ def _all(conditions: Sequence[str] | Iterator[str]) -> str:
     return " AND ".join(f"({condition})" for condition in conditions) or "true"
 
 
-def _values(record: InputRecord) -> list[Any]:
+def record_values(record: InputRecord) -> list[Any]:
+    """The values of RECORD."""
     value = (
         record.value.encode(errors="surrogatepass")
         if isinstance(record.value, str)
         else record.value
     )
     headers = [
-        [name, None if text is None else base64.b64encode(text.encode()).decode()]
+        [
+            name,
+            None
+            if text is None
+            else base64.b64encode(text.encode(errors="surrogateescape")).decode(),
+        ]
         for name, text in record.headers
     ]
     return [

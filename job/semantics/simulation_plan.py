@@ -42,8 +42,6 @@ class SimulatedSide:
     enters_join: Callable[[DecodedRow], bool]
     """Filters that Spark moves below the join: null keys and one-sided conditions of an inner
     side."""
-    late_time_us: Callable[[int], int]
-    """The event time, or the end of its tumbling window."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,7 @@ class _Planner:
         def enters_join(row: DecodedRow) -> bool:
             return padded or (row.passes_one_sided and not row.has_unequal_null)
 
-        return SimulatedSide(reader, passes_job_filters, enters_join, self._late_time)
+        return SimulatedSide(reader, passes_job_filters, enters_join)
 
     def _deduplication(self, side: Side, simulated: SimulatedSide) -> DeduplicationPlan:
         deduplication = self._plan.side(side).deduplication
@@ -136,11 +134,6 @@ class _Planner:
 
         within_us = milliseconds(deduplication.within) * MICROS_PER_MS
         return DeduplicationPlan(id_of, _late_time_of, within_us, enters_join)
-
-    def _late_time(self, event_time_us: int) -> int:
-        if self._plan.window is None:
-            return event_time_us
-        return self._plan.window.end_ms(event_time_us // 1000) * 1000
 
     def _side_input(self, side: Side) -> SideInput:
         padded = SideRules(side, self._join_type).null_pads_unmatched

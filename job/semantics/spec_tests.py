@@ -49,6 +49,16 @@ class Outcome:
     def passed(self) -> bool:
         return not self.missing and not self.unexpected
 
+    @property
+    def as_json(self) -> dict[str, object]:
+        return {
+            "name": self.test.name,
+            "passed": self.passed,
+            "missing": self.missing,
+            "unexpected": self.unexpected,
+            "left_out": self.left_out,
+        }
+
 
 def run_spec_test(plan: JoinPlan, rows: SqlRows, test: SpecTest) -> Outcome:
     """Runs one test. InputLineError for a row that is not a record."""

@@ -52,6 +52,10 @@ class KeyWithTsToValuesStore:
     def __len__(self) -> int:
         return len(self._values)
 
+    @property
+    def num_rows(self) -> int:
+        return sum(map(len, self._values.values()))
+
     def append(self, key: Key, timestamp: int, pair: ValueAndMatchPair) -> None:
         self.put(key, timestamp, (*self.get(key, timestamp), pair))
 
@@ -179,6 +183,10 @@ class SymmetricHashJoinStateManagerV4:
     def num_keys(self) -> int:
         """The keys of keyWithTsToValues: rows with one key and one event time count as one."""
         return len(self.key_with_ts_to_values)
+
+    @property
+    def num_rows(self) -> int:
+        return self.key_with_ts_to_values.num_rows
 
     def _timestamp(self, key: Key, value: Row) -> int:
         """Event time of the key if it has one, otherwise of the value; the epoch for null."""

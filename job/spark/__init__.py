@@ -20,12 +20,14 @@ that each class and member exists in the running version.
 | executed_join | StreamingSymmetricHashJoinExec: eventTimeWatermarkForLateEvents, metrics; MicroBatchScanExec: start, end | late rows and offsets of a batch before its commit | required |
 | join_input | QueryExecution: optimizedPlan; Dataset$: ofRows | rows that reach the join, to find the late ones | required |
 | try_eval | TryEval; FunctionRegistryBase$: build; FunctionRegistry: createOrReplaceTempFunction | null where an expression fails on a row | required |
+| in_time_zone | FunctionRegistry: createOrReplaceTempFunction | expressions of a side in its time zone | required |
 | kafka_partitioner | BuiltInPartitioner: partitionForKey; StaticInvoke; ExpressionUtils: expression, column | the partition of a key, as Kafka's Java client chooses it | required |
 | listener | PythonStreamingQueryListenerWrapper; ensure_callback_server_started | one call per progress event, not a hundred | PySpark's StreamingQueryListener |
 | hadoop_settings | SparkHadoopUtil: appendS3AndSparkHadoopHiveConfigurations; Configuration: updatingResource | saves a quarter of the query thread's CPU time in small batches | keeps all settings |
 | hadoop_files | SessionState: newHadoopConf; Options$Rename: OVERWRITE | file systems with the session's settings; a rename that overwrites | required |
 | executors | SparkContext: getExecutorMemoryStatus, resourceProfileManager, maxNumConcurrentTasks, taskScheduler; TaskScheduler: rootPool; Pool: runningTasks | number of executors, task slots and running tasks | required |
 | state_stores | StateStore$: stopMaintenanceTaskWithoutLock, stop | the next query of a change uses the same JVM | the change starts another JVM |
+| stopped_query | StreamExecution$: PROXY_ERROR | Python code that a stop interrupts ends the query without a failure | the stopped query fails |
 | failures | PySparkException._origin; names of error classes | the Java cause of a PySpark error | required |
 
 Other parts of the job also depend on Spark's internals:

@@ -56,6 +56,9 @@ _NO_CLIENT = (
     "org.apache.hadoop.fs.UnsupportedFileSystemException",
 )
 
+# No jar has the login of kafka.security.mechanism AWS_MSK_IAM.
+_NO_LOGIN = ("Class software.amazon.msk.",)
+
 # The error of the SQL function raise_error, which no expression of a spec may call.
 _SPARK_ERROR = "org.apache.spark.SparkRuntimeException"
 _RAISED = "USER_RAISED_EXCEPTION"
@@ -183,6 +186,15 @@ def _no_client(causes: Sequence[Any], _: str) -> StreamjoinError | None:
     )
 
 
+def _no_login(causes: Sequence[Any], _: str) -> StreamjoinError | None:
+    if not _has_message(causes, _NO_LOGIN):
+        return None
+    return SecurityError(
+        "kafka.security.mechanism AWS_MSK_IAM needs Amazon's login for Java: copy the jars of the "
+        "set msk into the folder of STREAMJOIN_JARS; docs/kafka-security.md shows how"
+    )
+
+
 def _disk_full(causes: Sequence[Any], _: str) -> StreamjoinError | None:
     if not _has_message(causes, _DISK_FULL):
         return None
@@ -274,6 +286,7 @@ _RULES: tuple[Rule, ...] = (
     _registry,
     _lost_offset,
     _no_client,
+    _no_login,
     _disk_full,
     _cannot_write,
     _lost_executor,

@@ -5,7 +5,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from job.errors import SetupError
-from job.java_jar import JARS_REMEDY, JAVA_JAR, SOURCES, sources_checksum
+from job.installation.clone import JARS_REMEDY
+from job.java_jar import JAVA_JAR, SOURCES, sources_checksum
 from job.jvm_class import jvm_class
 
 _PACKAGE = "streamjoin"

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.spark.batch_read import json_utils, kafka_streams, offsets
+from job.spark.stopped_query import short_error
 from job.spark.stream_execution import progress_lock
 from job.spec.sides import SIDES, Side
 from job.spec.source_topics import SourceTopics
@@ -163,7 +164,7 @@ class _Reader:
             return latest if ends is None else self._json.partitionOffsets(ends)
         except Py4JJavaError as error:
             self._record_failure(error)
-            raise
+            raise short_error(error) from None
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

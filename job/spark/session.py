@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from job.errors import QueryError, SetupError
-from job.java_jar import JARS_REMEDY, JAVA_JAR
+from job.java_jar import JAVA_JAR
 from job.jvm_command import JAVA_OPTIONS, class_archive_of, class_path_of, java
 from job.logs import json_line
 from job.plan.tuning import overriding_options
@@ -42,8 +42,8 @@ _TASKS_END_SECONDS = 2.0
 # The JVM ends immediately or never: RocksDB's library waits for its threads when it is unloaded,
 # and deadlocks if a cancelled task is still inside it.
 _EXIT_SECONDS = 15.0
-# A JVM that writes a class archive when it ends takes 20 s, on a busy machine more than 60.
-_ARCHIVE_SECONDS = 110.0
+# A JVM that writes a class archive when it ends takes 20 s, on a busy machine more than 110.
+_ARCHIVE_SECONDS = 600.0
 _ARCHIVES = "-XX:ArchiveClassesAtExit"
 
 # For PR_SET_PDEATHSIG the parent is the *thread* that started the child. This thread lives as long
@@ -246,10 +246,7 @@ def _forward_output(output: IO[bytes], redaction: Redaction, log_format: LogForm
 
 
 def _command(settings: JobSettings, java_options: str) -> list[str]:
-    # Without PySpark, the jars are not what is missing first.
     class_path = [*class_path_of(settings.jars), *_hadoop_settings()]
-    if not any(settings.jars.glob("spark-sql-kafka*.jar")):
-        raise SetupError(f"Spark's Kafka connector is not in {settings.jars}. {JARS_REMEDY}")
     if options := overriding_options(os.environ):
         raise SetupError(
             f"the environment variable _JAVA_OPTIONS contains {', '.join(options)}: Java applies "

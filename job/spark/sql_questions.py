@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from queue import Empty, Queue
 from threading import Thread
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from job.errors import SetupError
-from job.java_jar import JARS_REMEDY, JAVA_JAR
+from job.installation.clone import JARS_REMEDY
+from job.java_jar import JAVA_JAR
 from job.jvm_class import jvm_class
 from job.sql.questions import SqlQuestions
+from job.sql.rows import SqlRows
 
 SECONDS_MAX = 120.0
 """For an answer. On a quick machine the first one takes two seconds, the others milliseconds."""
@@ -46,6 +49,12 @@ def _ask(
         answers.put(SetupError(f"{JAVA_JAR} is not of this version. {JARS_REMEDY}"))
     except Exception as error:
         answers.put(error)
+
+
+@lru_cache(maxsize=1)
+def rows_of(spark: SparkSession) -> SqlRows:
+    """Cached, so that a program is analyzed once."""
+    return SqlRows(lambda question: answer(spark._jvm, question))
 
 
 def sql_of(spark: SparkSession) -> SqlQuestions:

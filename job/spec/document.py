@@ -4,6 +4,7 @@ All limits are checked on YAML's nodes, before aliases are expanded: a file of 3
 to 10 million values.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,8 @@ _TAGS: dict[type[yaml.Node], set[str]] = {
     yaml.SequenceNode: {f"{_STANDARD_TAG}seq"},
     yaml.MappingNode: {f"{_STANDARD_TAG}map"},
 }
+_INTERPRETED = ("mapping values are not allowed", "expected ',' or ", "while parsing a flow")
+"""Beginnings of PyYAML's messages about text that it takes for a mapping or a list."""
 _IN_QUOTES = 'put it in quotes, e.g. "off"'
 _NAME_MESSAGES = {
     f"{_STANDARD_TAG}bool": (
@@ -42,7 +45,7 @@ def parsed(text: str) -> dict[str, Any]:
         document = _loaded(text)
     except yaml.MarkedYAMLError as error:
         where = _where(error.problem_mark) if error.problem_mark else "the file"
-        message = f"is not YAML: {_without_values(str(error.problem))}"
+        message = f"is not YAML: {_without_values(str(error.problem))}{_remedy(text, error)}"
         raise SpecError([Problem(where, None, message)]) from error
     except (yaml.YAMLError, ValueError) as error:
         raise SpecError([Problem("the file", None, f"is not YAML: {error}")]) from error
@@ -195,6 +198,20 @@ def _without_values(problem: str) -> str:
     if problem.startswith("found undefined tag handle"):
         return "a tag has no handle; put quotes around text that begins with !"
     return problem
+
+
+def _remedy(text: str, error: yaml.MarkedYAMLError) -> str:
+    """For text with a colon or a bracket that YAML interprets, such as `STRUCT<a: INT>`."""
+    mark = error.problem_mark
+    if mark is None or not str(error.problem).startswith(_INTERPRETED):
+        return ""
+    line = text.splitlines()[mark.line]
+    before = line[: mark.column]
+    if "${" in line:
+        return '; within { } put quotes around a variable, e.g. {password: "${PW}"}'
+    names = re.findall(r"(?:^|[\s{,-])(\w+):\s", before)
+    field = f" of `{names[-1]}`" if names else ""
+    return f'; put the text{field} in quotes, e.g. "s STRUCT<a: INT>"'
 
 
 def _error(mark: yaml.Mark, message: str) -> SpecError:

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
+from job.instants import EPOCH
+
 _UNITS = {
     "millisecond": timedelta(milliseconds=1),
     "second": timedelta(seconds=1),
@@ -14,6 +16,7 @@ _UNITS = {
     "day": timedelta(days=1),
     "week": timedelta(weeks=1),
 }
+_ROUNDED = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
 _SHORT = {"ms": "millisecond", "s": "second", "sec": "second", "min": "minute", "h": "hour"}
 _LONGEST = timedelta(days=100_000_000)
 """An event time shifted by more than this is outside the range of Spark's TIMESTAMP."""
@@ -60,6 +63,21 @@ def duration_text(value: timedelta) -> str:
     return sign + " ".join(parts)
 
 
+def rounded_text(value: timedelta) -> str:
+    """`value` in at most two units, for a sentence: `12.3 s`, `4 min 5 s`, `3 h`, `2 d 3 h`. The
+    sign is dropped."""
+    seconds = abs(value.total_seconds())
+    if round(seconds, 1) < 60:
+        return f"{seconds:.1f} s"
+    smallest = 1 if seconds < 3_600 else 60 if seconds < 86_400 else 3_600
+    rest, parts = round(seconds / smallest) * smallest, []
+    for unit, size in _ROUNDED.items():
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count:,} {unit}")
+    return " ".join(parts)
+
+
 def milliseconds(value: timedelta) -> int:
     return value // timedelta(milliseconds=1)
 
@@ -74,6 +92,11 @@ def instant(text: str) -> datetime | None:
         return parsed.astimezone(UTC) if parsed.tzinfo else None
     except OverflowError:  # within a day of the minimum or maximum of datetime
         return None
+
+
+def instant_text(time: datetime) -> str:
+    """ISO-8601 in UTC, as short as possible."""
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _from_spec(value: Any) -> Any:
@@ -96,6 +119,18 @@ def _delay(value: timedelta) -> timedelta:
     return value
 
 
+def _event_time(value: Any) -> datetime:
+    time = value if isinstance(value, datetime) else instant(str(value))
+    if time is None:
+        raise ValueError("must be an ISO-8601 time with an offset: write e.g. 1980-01-01T00:00:00Z")
+    if time <= EPOCH:
+        raise ValueError(
+            "must be later than 1970-01-01T00:00:00Z, where Spark's watermark begins: write e.g. "
+            "1970-01-01T00:00:00.001Z"
+        )
+    return time
+
+
 Duration = Annotated[
     timedelta,
     BeforeValidator(_from_spec),
@@ -105,3 +140,8 @@ Duration = Annotated[
 PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 # With a delay of 0 Spark drops rows whose event time equals the newest one (apache/spark#56043).
 Delay = Annotated[Duration, AfterValidator(_delay)]
+EventTime = Annotated[
+    datetime,
+    BeforeValidator(_event_time),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]

@@ -14,6 +14,7 @@ from job.errors import Problem, SpecError
 from job.spec.sides import SIDES, Side
 from job.spec.value_schema import ValueSchema
 from job.sql.questions import Analysis, Columns, Name, SqlError, SqlQuestions
+from job.sql.time_zones import UTC
 from job.sql.types import BOOLEAN, STRING, VOID, SqlType
 
 
@@ -29,7 +30,8 @@ class Expression:
     columns: frozenset[tuple[Side, str]] = frozenset()
     """Columns in the expression."""
     canonical: str = ""
-    """One text for all spellings of the expression."""
+    """One text for all spellings of the expression, with the definitions of computed columns in
+    place of their names."""
     is_column: bool = False
     """It is a column, and nothing else."""
     is_constant: bool = False
@@ -40,6 +42,8 @@ class Expression:
     """It compares columns, which Spark does not cast, with constants."""
     can_fail: bool = False
     """It can fail on a record or a result."""
+    casts_number_to_time: bool = False
+    """It casts a number to TIMESTAMP, which reads it as seconds."""
     terms: tuple["Expression", ...] = field(default=(), repr=False)
     """The terms of its ANDs. Empty: it has no AND."""
 
@@ -79,6 +83,7 @@ def conjunction(parts: Sequence[Expression]) -> Expression | None:
         canonical=" AND ".join(part.canonical for part in parts),
         columns=frozenset().union(*(part.columns for part in parts)),
         can_fail=any(part.can_fail for part in parts),
+        casts_number_to_time=any(part.casts_number_to_time for part in parts),
         terms=tuple(parts),
     )
 
@@ -93,11 +98,37 @@ class Scope:
     """Side of names without `left.` or `right.`. None: such names are output columns."""
     outputs: Mapping[str, Expression] | None = None
     """Output columns by name. In an expression they are replaced by their own expressions."""
+    time_zone: str = UTC
+    """Time zone in which the expressions are evaluated."""
 
     @cached_property
     def columns(self) -> Columns:
         """The columns of the dataflow."""
         return columns_of(self.sides)
+
+    @cached_property
+    def definitions(self) -> dict[str, str]:
+        """Definitions of the computed columns, by their names in the dataflow."""
+        return {
+            column_name(side, column.name): column.definition
+            for side, schema in self.sides.items()
+            for column in schema.columns
+            if column.definition is not None
+        }
+
+    def expanded(self, sql: str) -> str:
+        """`sql` over the columns of the dataflow, with the definitions of computed columns in place
+        of their names."""
+        if not self.definitions:
+            return sql
+        plain, names, _ = self.sql.names(sql, is_of_spec=False)
+        used = [name for name in names if name.parts[0] in self.definitions]
+        return _with_names(plain, used, self._defined)
+
+    def _defined(self, name: Name) -> str:
+        fields = "".join(f".{_quoted(part)}" for part in name.parts[1:])
+        target = f"({self.definitions[name.parts[0]]}){fields}"
+        return f"{target} AS {_quoted(name.parts[-1])}" if name.names_a_field else target
 
     @cached_property
     def written(self) -> dict[str, str]:
@@ -141,6 +172,8 @@ class Scope:
 
     def _column(self, side: Side, schema: ValueSchema, name: str) -> str:
         column = schema.column(name)
+        if column is None and name.casefold() in schema.invalid:
+            raise _KnownProblemError
         if column is None:
             raise SqlError(
                 f"unknown column {name} of the {side} side: it has {', '.join(schema.names)}"
@@ -151,17 +184,24 @@ class Scope:
         return f"use {', '.join([*(self.outputs or {}), *self.written.values()])}"
 
 
+class _KnownProblemError(Exception):
+    """An expression uses a column whose problem is reported at the column."""
+
+
 def expression(text: str, scope: Scope, field: str) -> Expression:
-    """`text` resolved and checked. SpecError with `field` if `text` is invalid."""
+    """`text` resolved and checked. SpecError with `field` if `text` is invalid; without a problem
+    if it uses a computed column that has one."""
     with _problem_of(text, scope, field):
-        return _of(scope.sql.analysis(scope.named(text), scope.columns), text, scope)
+        named = scope.named(text)
+        analysis = scope.sql.analysis(named, scope.columns, time_zone=scope.time_zone)
+        return _of(analysis, text, scope)
 
 
 def predicate(text: str, scope: Scope, field: str) -> Expression:
     """As `expression`, for a filter: the type must be BOOLEAN."""
     parsed = _boolean(expression(text, scope, field), scope, field, (BOOLEAN,))
     with _problem_of(text, scope, field):
-        scope.sql.analysis(parsed.sql, scope.columns, is_filter=True)
+        scope.sql.analysis(scope.expanded(parsed.sql), scope.columns, is_filter=True)
     return parsed
 
 
@@ -175,7 +215,8 @@ def condition(text: str, scope: Scope, field: str) -> Expression:
 
 
 def renamed(part: Expression, scope: Scope, columns: Mapping[str, str]) -> Expression:
-    """The expression with other columns of the dataflow. SqlError if Spark refuses it then."""
+    """The expression with other columns of the dataflow. SqlError if Spark refuses it then, or if
+    its value depends on the time zone of its side."""
     text, names, _ = scope.sql.names(part.sql)
     sql = _with_names(text, names, lambda name: _quoted(columns[name.parts[0]]))
     return _of(scope.sql.analysis(sql, scope.columns), _with_names_of_the_spec(sql, scope), scope)
@@ -186,12 +227,19 @@ def _problem_of(text: str, scope: Scope, field: str) -> Iterator[None]:
     """Raises SpecError in place of SqlError."""
     try:
         yield
+    except _KnownProblemError as error:
+        raise SpecError([]) from error
     except SqlError as error:
         message = _with_names_of_the_spec(str(error), scope)
         raise SpecError([Problem(field, text, message)]) from error
 
 
 def _of(analysis: Analysis, text: str, scope: Scope) -> Expression:
+    """SqlError if Spark refuses the expression once its optimizer has put the definitions of
+    computed columns in place of their names."""
+    expanded = analysis
+    if analysis.columns & scope.definitions.keys():
+        expanded = scope.sql.analysis(scope.expanded(analysis.sql), scope.columns)
     return Expression(
         text=text,
         sql=analysis.sql,
@@ -202,14 +250,15 @@ def _of(analysis: Analysis, text: str, scope: Scope) -> Expression:
             for side in SIDES
             if name.startswith(f"{side}_")
         ),
-        canonical=analysis.canonical,
+        canonical=expanded.canonical,
         is_column=analysis.is_column,
-        is_constant=analysis.is_constant,
+        is_constant=expanded.is_constant,
         value=analysis.value,
         compares=analysis.compares,
         can_fail=analysis.can_fail,
+        casts_number_to_time=analysis.casts_number_to_time,
         terms=tuple(
-            _of(each, _with_names_of_the_spec(each.sql, scope), scope) for each in analysis.terms
+            _of(each, _with_names_of_the_spec(each.text, scope), scope) for each in analysis.terms
         ),
     )
 

@@ -76,8 +76,8 @@ class JoinConditions(Frozen):
     """Allowed distance of the event times: left - before <= right <= left + after. Alternatives:
     `window`, or both event times in the keys."""
     window: WindowField | None = None
-    """Length of a tumbling window that must contain both rows, or a mapping with `size` and
-    `offset`. Replaces `match_window`."""
+    """Length of a tumbling window that must contain both rows, or a mapping with `size`, `offset`
+    and `time_zone`. Replaces `match_window`."""
     null_safe: NullSafety = False
     """Whether a null key matches a null key (`<=>` instead of `=`). A list has one value for each
     pair of keys, e.g. `[true, false]`."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from job.spec.field_types import ColumnName, Expression, HeaderName, Topic
 from job.spec.frozen import Frozen
@@ -22,12 +22,25 @@ class OutputTimestamp(StrEnum):
     EVENT_TIME = "event_time"
 
 
+def _writable(value: Format) -> Format:
+    if not value.is_writable:
+        raise ValueError("is a format of inputs only: write json, avro or protobuf")
+    return value
+
+
+OutputFormat = Annotated[
+    Format,
+    AfterValidator(_writable),
+    WithJsonSchema({"type": "string", "enum": [each.value for each in Format if each.is_writable]}),
+]
+
+
 class OutputSpec(Frozen):
     """The results and how they are delivered."""
 
     topic: Topic
     """Topic of the results."""
-    format: Format = Format.JSON
+    format: OutputFormat = Format.JSON
     """Format of the values. Avro and Protobuf are written in Confluent's wire format, with a schema
     that follows from the output columns, and need `schema_registry`."""
     subject: Annotated[str, Field(min_length=1)] | None = None

@@ -92,7 +92,8 @@ def _row(name: str, field: dict[str, Any], part: dict[str, Any], schema: dict[st
     if name in part.get("required", ()):
         shown = "required"
     else:
-        shown = "" if default in (None, []) else f"`{json.dumps(default).strip(chr(34))}`"
+        text = default if isinstance(default, str) else json.dumps(default)
+        shown = "" if default in (None, [], "") else f"`{text}`"
     description = field.get("description", "").replace("|", "\\|")
     return f"| `{name}` | {_type(field, schema)} | {shown} | {description} |\n"
 
@@ -105,7 +106,8 @@ def _type(field: dict[str, Any], schema: dict[str, Any]) -> str:
     if "enum" in field:
         return ", ".join(f"`{value}`" for value in field["enum"])
     if field.get("type") == "array":
-        return f"list of {_type(field['items'], schema)}s"
+        items = _type(field["items"], schema)
+        return f"list of {items}" if items.startswith("`") else f"list of {items}s"
     if "10 seconds" in field.get("examples", ()):
         return "duration"
     name: str = field["type"]

@@ -40,6 +40,7 @@ class Mechanism(StrEnum):
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     SCRAM_SHA_512 = "SCRAM-SHA-512"
     OAUTHBEARER = "OAUTHBEARER"
+    AWS_MSK_IAM = "AWS_MSK_IAM"
 
 
 def text_without_controls(text: str) -> str:
@@ -57,9 +58,12 @@ def _secret_without_controls(secret: SecretStr) -> SecretStr:
 Text = Annotated[str, Field(min_length=1), AfterValidator(text_without_controls)]
 File = Annotated[str, Field(min_length=1)]
 Secret = Annotated[SecretStr, Field(min_length=1), AfterValidator(_secret_without_controls)]
+Region = Annotated[str, Field(pattern=r"^[a-z]{2,5}(-[a-z]+)+-[0-9]+$")]
+Role = Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]+$")]
 
 _LOGIN = ("username", "password", "password_file")
 _OAUTH = ("client_id", "client_secret", "client_secret_file", "token_endpoint", "scope")
+_IAM = ("region", "role_arn")
 _TLS = ("ca_file", "certificate_file", "key_file", "key_password_file")
 
 
@@ -98,6 +102,10 @@ class KafkaSecurity(Frozen):
     `ca_file` does not apply."""
     scope: Text | None = None
     """OAuth scope of the token request. Omitted: none."""
+    region: Region | None = None
+    """AWS region of the MSK cluster, such as eu-west-1. Required for AWS_MSK_IAM."""
+    role_arn: Role | None = None
+    """IAM role that the credentials of the machine assume. Omitted: none."""
 
     @field_validator("token_endpoint")
     @classmethod
@@ -136,16 +144,23 @@ class KafkaSecurity(Frozen):
         if not self.protocol.has_login:
             wanted = "SASL_SSL" if self.protocol.is_encrypted else "SASL_PLAINTEXT"
             reason = f"protocol {self.protocol} has no login; use {wanted}"
-            yield from self._without_effect(("mechanism", *_LOGIN, *_OAUTH), reason)
+            yield from self._without_effect(("mechanism", *_LOGIN, *_OAUTH, *_IAM), reason)
         elif self.mechanism is None:
             names = ", ".join(Mechanism)
             yield f"protocol {self.protocol} needs a mechanism, one of {names}"
+        elif self.mechanism is Mechanism.AWS_MSK_IAM:
+            yield from self._without_effect((*_LOGIN, *_OAUTH), "AWS_MSK_IAM has no such login")
+            yield from self._required("region")
+            if not self.protocol.is_encrypted:
+                yield "AWS_MSK_IAM needs protocol SASL_SSL: MSK accepts it only over TLS"
         elif self.mechanism is Mechanism.OAUTHBEARER:
+            yield from self._without_effect(_IAM, "only AWS_MSK_IAM uses it")
             yield from self._without_effect(_LOGIN, "OAUTHBEARER has no user name and password")
             yield from self._required("client_id", "token_endpoint")
             yield from self._one_of("client_secret", "client_secret_file")
         else:
             yield from self._without_effect(_OAUTH, "only OAUTHBEARER uses it")
+            yield from self._without_effect(_IAM, "only AWS_MSK_IAM uses it")
             yield from self._required("username")
             yield from self._one_of("password", "password_file")
 
@@ -166,7 +181,10 @@ class KafkaSecurity(Frozen):
 
     def __str__(self) -> str:
         """Short text without secrets."""
-        if self.username or self.client_id:
+        if self.region:
+            role = f" as {self.role_arn}" if self.role_arn else ""
+            login = f", {self.mechanism} in {self.region}{role}"
+        elif self.username or self.client_id:
             login = f", {self.mechanism} as {self.username or self.client_id}"
         else:
             login = f", with the certificate {self.certificate_file}" if self.key_file else ""

@@ -20,7 +20,7 @@ from job.spec.checkpoint import checkpoint_location
 from job.spec.document import parsed
 from job.spec.engine import Engine, RealTimeSpec
 from job.spec.field_types import Name
-from job.spec.frozen import CONTRADICTION, Frozen
+from job.spec.frozen import CONTRADICTION, Contradiction, Frozen
 from job.spec.join_conditions import JoinConditions
 from job.spec.output import DeadLetterSpec, OutputSpec
 from job.spec.registry import SchemaRegistrySpec
@@ -28,6 +28,7 @@ from job.spec.security import KafkaSecurity
 from job.spec.side_spec import SideSpec
 from job.spec.start_positions import NamedStart
 from job.spec.text import problems_of
+from job.spec.value_format import Format
 from job.spec.variables import filled, variables_hidden
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -62,7 +63,7 @@ class JoinTest(Frozen):
     name: Annotated[str, Field(min_length=1)]
     """Name of the test in the report."""
     left: list[dict[str, Any]] = Field(default=[])
-    """Values of left records in order, or envelopes such as `{value: …, batch: 2}`."""
+    """Values of left records in order, or whole records such as `{value: …, batch: 2}`."""
     right: list[dict[str, Any]] = Field(default=[])
     """Values of right records, as for `left`."""
     output: list[dict[str, Any]] = Field(default=[])
@@ -78,7 +79,8 @@ class JoinSpec(Frozen):
     kafka: KafkaSpec
     """Brokers, TLS and login."""
     schema_registry: SchemaRegistrySpec | None = None
-    """Schema registry. Required if a side or the output has the format Avro or Protobuf."""
+    """Schema registry. Required if values or keys of a side or of the output are Avro or Protobuf.
+    With `json_schema` only `init` reads it."""
     left: SideSpec
     """Left input."""
     right: SideSpec
@@ -117,7 +119,7 @@ class JoinSpec(Frozen):
 
     _check_checkpoint = field_validator("checkpoint")(checkpoint_location)
 
-    def contradictions(self) -> Iterator[str]:
+    def contradictions(self) -> Iterator[str | Contradiction]:
         yield from self._problems_of_bad_records()
         yield from self._problems_of_the_engine()
         yield from self._problems_of_the_registry()
@@ -148,14 +150,16 @@ class JoinSpec(Frozen):
             )
 
     def _problems_of_the_registry(self) -> Iterator[str]:
-        sides = [side.format for side in (self.left, self.right) if side.format.has_registry]
-        formats = [*sides, *self.output.formats_with_registry]
+        users = (self.left, self.right, self.output)
+        formats = [each for user in users for each in user.formats_with_registry]
         if formats and self.schema_registry is None:
             yield (
                 f"has format {formats[0]} and no schema_registry, which it requires: write e.g. "
                 "schema_registry: {url: http://localhost:8081}"
             )
-        if self.schema_registry is not None and not formats:
+        # `init` reads the schema of json_schema there.
+        is_read = formats or Format.JSON_SCHEMA in (self.left.format, self.right.format)
+        if self.schema_registry is not None and not is_read:
             yield (
                 "has a schema_registry that no side and no output uses: remove it, or set "
                 "`format: avro` or `format: protobuf` on a side or in output"
@@ -168,22 +172,26 @@ class JoinSpec(Frozen):
                 "entries are paired in order, so both need the same number"
             )
 
-    def _problems_of_topics(self) -> Iterator[str]:
-        written = {self.output.topic} | ({self.dead_letter.topic} if self.dead_letter else set())
-        read = {name for side in (self.left, self.right) for name in side.source_topics.names}
-        for topic in sorted(written & read):
-            yield f"reads and writes topic {topic}: use another topic for one of them"
+    def _problems_of_topics(self) -> Iterator[Contradiction]:
+        read = {
+            name: side
+            for side, of_side in (("left", self.left), ("right", self.right))
+            for name in of_side.source_topics.names
+        }
+        written = {"output": self.output.topic}
+        if self.dead_letter is not None:
+            written["dead_letter"] = self.dead_letter.topic
+        for field, topic in written.items():
+            if topic in read:
+                message = f"is also a topic of {read[topic]}: use another topic for one of them"
+                yield Contradiction(message, (field, "topic"), topic)
         if self.dead_letter is not None and self.dead_letter.topic == self.output.topic:
-            yield (
-                f"writes results and dead letters into topic {self.output.topic}: name another "
-                "one in dead_letter"
-            )
+            message = "is also output.topic, which contains results: name another topic"
+            yield Contradiction(message, ("dead_letter", "topic"), self.output.topic)
         commits = self.output.commit_topic or f"{self.name}.commits"
-        if commits in written | read:
-            yield (
-                f"uses topic {commits} for records and as output.commit_topic, which contains only "
-                "markers: name another one"
-            )
+        if commits in {*written.values(), *read}:
+            message = "is also a topic of records, and contains only markers: name another one"
+            yield Contradiction(message, ("output", "commit_topic"), commits)
 
 
 def spec_from_yaml(text: str, environment: Mapping[str, str]) -> JoinSpec:

@@ -13,7 +13,7 @@ from job.errors import Problem
 _VALUE_CHARS_MAX = 80
 # Parts of pydantic's paths that are no fields: validators, keys of mappings, forms of a field.
 _NO_FIELDS = {"function-after", "[key]", "[duration]", "[mapping]"}
-_PROBLEMS_MAX = 100
+_PROBLEMS_MAX = 150
 # Fields that may contain a password, also below a misspelt name.
 _MAY_CONTAIN_SECRETS = {"kafka", "schema_registry", "checkpoint"}
 # A URL with a login, or a PEM key.

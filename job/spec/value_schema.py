@@ -1,21 +1,35 @@
 """Columns of a topic's values. Spark reads them from DDL."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from job.errors import Problem, SpecError
 from job.sql.json_types import Field
 from job.sql.questions import SqlError, SqlQuestions
-from job.sql.types import BIGINT, INT, SIMPLE_TYPES, STRING, TIMESTAMP, SqlType, map_of
+from job.sql.types import (
+    BIGINT,
+    INT,
+    SIMPLE_TYPES,
+    STRING,
+    TIMESTAMP,
+    SqlType,
+    map_of,
+    struct_of,
+)
 
 _DEEPEST = 20
 _NESTED = {"ARRAY", "MAP", "STRUCT"}
+_DASHED_NAME = re.compile(r"(?<![`\w-])\w+-[\w-]+(?![`\w-])")
 
 
 @dataclass(frozen=True)
 class Column:
     name: str
     type: SqlType
+    definition: str | None = None
+    """SQL of a computed column over the columns of the value and of the record. None: the value or
+    the record has the column."""
 
 
 RECORD_COLUMNS = (
@@ -25,13 +39,35 @@ RECORD_COLUMNS = (
     Column("record_offset", BIGINT),
     Column("record_headers", map_of(STRING, STRING)),
 )
-RECORD_COLUMN_NAMES = frozenset(column.name for column in RECORD_COLUMNS)
+"""Metadata of the record. Its key has another type if the side has a `key_format`."""
+ENVELOPE_COLUMNS = (
+    Column("record_operation", STRING),
+    Column("record_source_timestamp", TIMESTAMP),
+)
+"""Metadata of the change, of a side with an envelope."""
+
+
+def envelope_type(row: SqlType) -> SqlType:
+    """The parts of Debezium's envelope of a row that are read."""
+    source = struct_of([("ts_ms", BIGINT)])
+    return struct_of([("before", row), ("after", row), ("op", STRING), ("source", source)])
+
+
+RECORD_COLUMN_NAMES = frozenset(column.name for column in (*RECORD_COLUMNS, *ENVELOPE_COLUMNS))
 """Metadata of the record, usable like the columns of a side."""
+
+
+def record_columns(key_type: SqlType, *, has_envelope: bool = False) -> tuple[Column, ...]:
+    """RECORD_COLUMNS with the type of the key, and those of an envelope."""
+    of_envelope = ENVELOPE_COLUMNS if has_envelope else ()
+    return (Column("record_key", key_type), *RECORD_COLUMNS[1:], *of_envelope)
 
 
 @dataclass(frozen=True)
 class ValueSchema:
     columns: tuple[Column, ...]
+    invalid: frozenset[str] = frozenset()
+    """Names of computed columns that have a problem, in lower case."""
 
     def column(self, name: str) -> Column | None:
         """The column with that name, ignoring case as Spark does."""
@@ -45,12 +81,22 @@ class ValueSchema:
         return tuple(column.name for column in self.columns)
 
 
+def free_name(name: str, columns: Iterable[Column]) -> str:
+    """`name`, with underscores after it if a column has this name, ignoring case."""
+    taken = {column.name.casefold() for column in columns}
+    while name.casefold() in taken:
+        name += "_"
+    return name
+
+
 def value_schema(ddl: str, field: str, sql: SqlQuestions) -> ValueSchema:
     """The columns in `ddl`. SpecError with `field` if `ddl` is not a supported schema."""
     try:
         fields = sql.columns(ddl)
     except SqlError as error:
         message = f"is not Spark DDL, e.g. `id BIGINT, at TIMESTAMP`: {error}"
+        if _DASHED_NAME.search(ddl):
+            message += "; put a name with a dash in backquotes, e.g. `order-id` BIGINT"
         raise SpecError([Problem(field, ddl, message)]) from error
     for each in fields:
         for message in _constraints(each):
@@ -64,10 +110,10 @@ def schema_of(columns: Iterable[Column], field: str) -> ValueSchema:
     if not found:
         raise SpecError([Problem(field, None, "has no columns: write e.g. `id BIGINT`")])
     for column in found:
-        message = _name_problem(column.name) or _type_problem(column.type)
+        message = name_problem(column.name) or _type_problem(column.type)
         if message is not None:
             raise _error(field, f"{column.name} {column.type}", message)
-    _refuse_duplicates(found, field)
+    refuse_duplicates(found, field)
     return ValueSchema(found)
 
 
@@ -88,7 +134,8 @@ def _constraints(column: Field) -> Iterator[str]:
         yield "has CHAR, VARCHAR or a collation: write STRING"
 
 
-def _name_problem(name: str) -> str | None:
+def name_problem(name: str) -> str | None:
+    """What is wrong with the name of a column, and the remedy. None: nothing."""
     if "`" in name or not name:
         return "has a name that Spark cannot resolve: rename it"
     return None
@@ -107,8 +154,8 @@ def _type_problem(kind: SqlType) -> str | None:
         if part.name in _NESTED and TIMESTAMP in (inner for _, inner in part.fields):
             return (
                 "contains a TIMESTAMP inside another type, where Spark would parse epoch "
-                "milliseconds as seconds: declare it BIGINT or STRING and convert it in "
-                "output.columns"
+                "milliseconds as seconds: declare it BIGINT or STRING and convert it in an "
+                "expression, e.g. in `columns` of the side"
             )
     return None
 
@@ -119,7 +166,7 @@ def _struct_problem(kind: SqlType) -> str | None:
         return "has a STRUCT without fields: write e.g. STRUCT<city: STRING>"
     if _first_duplicate(names) is not None:
         return "has a STRUCT with a field twice (ignoring case): rename one"
-    return next(filter(None, map(_name_problem, names)), None)
+    return next(filter(None, map(name_problem, names)), None)
 
 
 def _parts(kind: SqlType) -> Iterator[SqlType]:
@@ -133,7 +180,8 @@ def _depth(kind: SqlType) -> int:
     return 1 + max((_depth(inner) for _, inner in kind.fields), default=-1)
 
 
-def _refuse_duplicates(columns: tuple[Column, ...], field: str) -> None:
+def refuse_duplicates(columns: tuple[Column, ...], field: str) -> None:
+    """Raises SpecError for two names that Spark does not distinguish."""
     duplicate = _first_duplicate(column.name for column in columns)
     if duplicate is not None:
         raise _error(field, duplicate, "names a column twice (ignoring case): rename one")

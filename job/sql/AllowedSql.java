@@ -184,13 +184,16 @@ final class AllowedSql {
     return REFUSED_GROUPS.get(info.get().getGroup());
   }
 
-  /** Throws Refusal for a part of a parsed expression that the analysis must not see. */
-  static void checkParsed(Expression tree) {
-    checkParsed(tree, 0);
+  /**
+   * Throws Refusal for a part of a parsed expression that the analysis must not see. `own`: the
+   * function of the job that the expression may call; null if it is the text of a spec.
+   */
+  static void checkParsed(Expression tree, String own) {
+    checkParsed(tree, own, 0);
   }
 
   /** The analysis of a deep tree takes minutes. */
-  private static void checkParsed(Expression tree, int depth) {
+  private static void checkParsed(Expression tree, String own, int depth) {
     if (depth > SpecText.DEPTH_MAX) {
       throw new Refusal("DEPTH", String.valueOf(SpecText.DEPTH_MAX));
     }
@@ -198,14 +201,14 @@ final class AllowedSql {
       throw new Refusal("SUBQUERY", "");
     }
     if (tree instanceof UnresolvedFunction function) {
-      checkCall(function);
+      checkCall(function, own);
     } else if (isUnresolved(tree) && !UNRESOLVED.contains(tree.getClass().getSimpleName())) {
       throw new Refusal("EXPRESSION", textOf(tree));
     }
     if (tree instanceof Literal && isOfTheClock(textOf(tree))) {
       throw new Refusal("CLOCK", textOf(tree));
     }
-    SparkSql.children(tree).forEach(child -> checkParsed(child, depth + 1));
+    SparkSql.children(tree).forEach(child -> checkParsed(child, own, depth + 1));
   }
 
   /** Whether the analysis replaces `tree` by something else. */
@@ -234,11 +237,11 @@ final class AllowedSql {
     return CLOCK_VALUE.matcher(String.valueOf(value).trim().toLowerCase(Locale.ROOT)).lookingAt();
   }
 
-  private static void checkCall(UnresolvedFunction function) {
+  private static void checkCall(UnresolvedFunction function, String own) {
     List<String> parts = CollectionConverters.asJava(function.nameParts());
     String name = parts.get(parts.size() - 1).toLowerCase(Locale.ROOT);
     String reason = parts.size() > 1 ? "UNKNOWN" : refusal(name);
-    if (reason != null) {
+    if (reason != null && !name.equals(own)) {
       throw new Refusal(reason, String.join(".", parts).toLowerCase(Locale.ROOT));
     }
   }

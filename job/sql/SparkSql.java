@@ -61,6 +61,7 @@ final class SparkSql {
     FunctionRegistry functions = FunctionRegistry$.MODULE$.builtin();
     analyzer = analyzer(functions);
     FunctionRegistry more = functions.clone();
+    more.createOrReplaceTempFunction(InTimeZone.NAME, InTimeZone.builder(), "scala_udf");
     more.createOrReplaceTempFunction(
         "try_eval", arguments -> new TryEval(CollectionConverters.asJava(arguments).get(0)), "scala_udf");
     withOwnFunctions = analyzer(more);
@@ -101,8 +102,8 @@ final class SparkSql {
   /** `tree` as the only column of `stream`, or as a filter of it, after Spark's analysis. */
   LogicalPlan analyzed(Expression tree, LogicalPlan stream, boolean isFilter) {
     LogicalPlan plan = isFilter ? new Filter(tree, stream) : new Project(seq(alias(tree)), stream);
-    LogicalPlan analyzed = analyzer.execute(plan);
-    analyzer.checkAnalysis(analyzed);
+    LogicalPlan analyzed = withOwnFunctions.execute(plan);
+    withOwnFunctions.checkAnalysis(analyzed);
     return analyzed;
   }
 

@@ -34,6 +34,11 @@ final class SpecText {
   private static final Set<Integer> CLOSING =
       Set.of(SqlBaseParser.RIGHT_PAREN, SqlBaseParser.RIGHT_BRACKET, SqlBaseParser.END);
 
+  private static final Set<Integer> TIMESTAMPS =
+      Set.of(SqlBaseParser.TIMESTAMP, SqlBaseParser.TIMESTAMP_LTZ);
+  private static final Set<Integer> LITERALS =
+      Set.of(SqlBaseParser.STRING_LITERAL, SqlBaseParser.DOUBLEQUOTED_STRING);
+
   private SpecText() {}
 
   /** The names of columns in `tree`, the parsed `text`, in order. */
@@ -103,6 +108,24 @@ final class SpecText {
       plain.append(isHidden ? " " : text.substring(start(text, token), end(text, token)));
     }
     return plain.toString().replaceAll("^ +| +$", "");
+  }
+
+  /** `text` with cast('…' AS TIMESTAMP) in place of each TIMESTAMP '…'. */
+  static String withCasts(String text) {
+    StringBuilder result = new StringBuilder();
+    int copied = 0;
+    Token type = null;
+    for (Token token : tokens(text).getTokens()) {
+      if (type != null && LITERALS.contains(token.getType())) {
+        result.append(text, copied, start(text, type)).append("cast(");
+        result.append(text, start(text, token), end(text, token)).append(" AS TIMESTAMP)");
+        copied = end(text, token);
+      }
+      if (token.getChannel() == Token.DEFAULT_CHANNEL) {
+        type = TIMESTAMPS.contains(token.getType()) ? token : null;
+      }
+    }
+    return result.append(text, copied, text.length()).toString();
   }
 
   /** Code points of ANTLR are not the characters of Java. */

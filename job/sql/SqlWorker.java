@@ -8,6 +8,7 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.time.ZoneId;
 import java.util.ArrayList;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -21,6 +22,7 @@ import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.BinaryComparison;
+import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.EqualNullSafe;
 import org.apache.spark.sql.catalyst.expressions.EqualTo;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -31,7 +33,9 @@ import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.Not;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.NumericType;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.TimestampType;
 
 /**
  * Answers questions about the SQL of a spec: a JSON document each, in a line of standard input or as
@@ -92,6 +96,8 @@ public final class SqlWorker {
         case "names" -> names(question);
         case "expression" -> expression(question);
         case "columns" -> columns(question);
+        case "time_zone" -> timeZone(question.get("name").asText());
+        case "time_zones" -> timeZones();
         case "functions" -> functions();
         case "open" -> ROWS.open(question);
         case "run" -> ROWS.run(question);
@@ -126,18 +132,19 @@ public final class SqlWorker {
   }
 
   /** Throws Refusal before the analysis, which would read the tables of a subquery. */
-  private static Expression parsed(String text) {
+  private static Expression parsed(String text, String own) {
     Expression tree = SparkSql.parsed(text);
     if (tree instanceof Alias) {
       throw new AllowedSql.Refusal("EXPRESSION", "AS");
     }
-    AllowedSql.checkParsed(tree);
+    AllowedSql.checkParsed(tree, own);
     return tree;
   }
 
   private static ObjectNode names(JsonNode question) {
     String text = SpecText.withoutComments(question.get("text").asText());
-    Expression tree = parsed(text);
+    boolean isOwn = question.has("is_of_spec") && !question.get("is_of_spec").asBoolean();
+    Expression tree = parsed(text, isOwn ? InTimeZone.NAME : null);
     ObjectNode answer = JSON.createObjectNode().put("text", text);
     ArrayNode names = answer.putArray("names");
     SpecText.variables(tree).forEach(answer.putArray("variables")::add);
@@ -152,23 +159,30 @@ public final class SqlWorker {
   private static ObjectNode expression(JsonNode question) {
     boolean isFilter = question.get("filter").asBoolean();
     LogicalPlan stream = stream(question.get("columns"));
-    return analysis(question.get("sql").asText(), stream, isFilter);
+    String zone = question.has("time_zone") ? question.get("time_zone").asText() : null;
+    return analysis(question.get("sql").asText(), zone, stream, isFilter);
   }
 
-  private static ObjectNode analysis(String sql, LogicalPlan stream, boolean isFilter) {
-    LogicalPlan analyzed = SPARK.analyzed(parsed(sql), stream, isFilter);
+  /** `zone`: the time zone of the expression; null for that of the session. */
+  private static ObjectNode analysis(
+      String text, String zone, LogicalPlan stream, boolean isFilter) {
+    parsed(text, InTimeZone.NAME);
+    String zoned = zone == null ? text : InTimeZone.sql(zone, SpecText.withCasts(text));
+    LogicalPlan analyzed = SPARK.analyzed(SparkSql.parsed(zoned), stream, isFilter);
     Expression tree = SparkSql.expression(analyzed);
+    String sql = zone != null && InTimeZone.isNeeded(tree) ? zoned : text;
     AllowedSql.checkAnalyzed(tree);
     AllowedSql.checkAnalyzed(SparkSql.expression(SparkSql.replaced(analyzed)));
     LogicalPlan optimized = SPARK.optimized(analyzed);
     SparkSql.expressions(optimized).forEach(SqlWorker::checkPatterns);
 
-    ObjectNode answer = JSON.createObjectNode().put("sql", sql);
-    answer.put("type", tree.dataType().json()).put("canonical", canonical(analyzed, sql));
+    ObjectNode answer = JSON.createObjectNode().put("text", text).put("sql", sql);
+    answer.put("type", tree.dataType().json()).put("canonical", canonical(analyzed, text));
     Expression computed = isFilter ? tree : SparkSql.expression(optimized);
     // The optimizer replaces an expression by a constant even if it contains a column.
     answer.put("is_constant", computed instanceof Literal).put("compares", compares(computed));
     answer.put("can_fail", SparkSql.expressions(optimized).stream().anyMatch(CanFail::canFail));
+    answer.put("casts_number_to_time", castsNumberToTime(tree));
     Set<String> columns = new LinkedHashSet<>();
     collectColumns(tree, columns);
     columns.forEach(answer.putArray("columns")::add);
@@ -178,10 +192,10 @@ public final class SqlWorker {
     if (tree.foldable()) {
       answer.put("value", String.valueOf(tree.eval(null)));
     }
-    List<String> terms = SpecText.conjuncts(sql);
+    List<String> terms = SpecText.conjuncts(text);
     if (terms.size() > 1) {
       ArrayNode conjuncts = answer.putArray("conjuncts");
-      terms.forEach(term -> conjuncts.add(analysis(term, stream, isFilter)));
+      terms.forEach(term -> conjuncts.add(analysis(term, zone, stream, isFilter)));
     }
     return answer;
   }
@@ -234,6 +248,14 @@ public final class SqlWorker {
             .allMatch(each -> each instanceof AttributeReference || each.foldable());
   }
 
+  /** Whether a number is cast to TIMESTAMP, which reads it as seconds. */
+  private static boolean castsNumberToTime(Expression tree) {
+    return tree instanceof Cast cast
+            && cast.dataType() instanceof TimestampType
+            && cast.child().dataType() instanceof NumericType
+        || SparkSql.children(tree).stream().anyMatch(SqlWorker::castsNumberToTime);
+  }
+
   private static void collectColumns(Expression tree, Set<String> columns) {
     if (tree instanceof AttributeReference column) {
       columns.add(column.name());
@@ -257,6 +279,20 @@ public final class SqlWorker {
   private static ObjectNode columns(JsonNode question) {
     StructType columns = StructType.fromDDL(question.get("ddl").asText());
     return JSON.createObjectNode().put("type", columns.json());
+  }
+
+  private static ObjectNode timeZone(String name) {
+    ObjectNode answer = JSON.createObjectNode().put("is_known", TimeZones.isKnown(name));
+    if (answer.get("is_known").asBoolean()) {
+      answer.put("longest_set_back_ms", TimeZones.longestSetBack(name).toMillis());
+    }
+    return answer;
+  }
+
+  private static ObjectNode timeZones() {
+    ObjectNode answer = JSON.createObjectNode();
+    ZoneId.getAvailableZoneIds().forEach(answer.putArray("names")::add);
+    return answer;
   }
 
   private static ObjectNode functions() {

@@ -3,12 +3,14 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
 from job.sql.json_types import Field, fields_of_json, type_of_json
 from job.sql.messages import problem_of
+from job.sql.time_zones import UTC
 from job.sql.types import SqlType
 from job.sql.worker import CostError
 
@@ -17,6 +19,10 @@ Ask = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 Columns = Sequence[tuple[str, str]]
 """Names and types."""
+
+_FORM_OF_ZONES = (
+    "write an IANA name such as Europe/Copenhagen, or an offset from UTC such as +08:00"
+)
 
 _KEPT = 10_000
 """Answers that are kept. A spec asks about each expression, some several times."""
@@ -44,7 +50,10 @@ class Name:
 class Analysis:
     """An expression over columns, as Spark reads it."""
 
+    text: str
+    """The expression as it was asked about."""
     sql: str
+    """The expression with its time zone, if its value depends on one."""
     canonical: str
     """One text for all spellings of the expression."""
     type: SqlType
@@ -59,6 +68,8 @@ class Analysis:
     """It compares columns, which Spark does not cast, with constants."""
     can_fail: bool
     """It can fail on a row."""
+    casts_number_to_time: bool
+    """It casts a number to TIMESTAMP, which reads it as seconds."""
     terms: tuple["Analysis", ...]
     """The terms of its ANDs. Empty: it has no AND."""
 
@@ -68,23 +79,47 @@ class SqlQuestions:
         self._ask = ask
         self._answer = lru_cache(_KEPT)(self._asked)
 
-    def names(self, text: str) -> tuple[str, list[Name], list[str]]:
+    def names(self, text: str, *, is_of_spec: bool = True) -> tuple[str, list[Name], list[str]]:
         """The text without comments, the columns in it, and the variables of its lambda functions.
-        SqlError if it is no expression."""
-        answer = self._answer(json.dumps({"kind": "names", "text": text}))
+        SqlError if it is no expression. `is_of_spec`: it may not call the job's own function."""
+        question = {"kind": "names", "text": text, "is_of_spec": is_of_spec}
+        answer = self._answer(json.dumps(question))
         names = [
             Name(tuple(each["parts"]), each["start"], each["end"], each["names_a_field"])
             for each in answer["names"]
         ]
         return answer["text"], names, answer["variables"]
 
-    def analysis(self, sql: str, columns: Columns, *, is_filter: bool = False) -> Analysis:
+    def analysis(
+        self, sql: str, columns: Columns, *, is_filter: bool = False, time_zone: str = UTC
+    ) -> Analysis:
         """`sql` over `columns`. SqlError if Spark, or the job, refuses it.
 
-        `is_filter`: as condition of a filter.
+        `is_filter`: as condition of a filter. `time_zone`: a time zone that Java knows.
         """
         question = {"kind": "expression", "sql": sql, "columns": columns, "filter": is_filter}
-        return _analysis(self._answer(json.dumps(question)))
+        zoned = {} if time_zone == UTC else {"time_zone": time_zone}
+        return _analysis(self._answer(json.dumps({**question, **zoned})))
+
+    def check_time_zone(self, name: str) -> None:
+        """SqlError if Java does not know a time zone of this name."""
+        if not self._time_zone(name)["is_known"]:
+            raise SqlError(f"is not a time zone: {_FORM_OF_ZONES}{self._meant_zone(name)}")
+
+    def longest_set_back(self, time_zone: str) -> timedelta:
+        """The longest time by which clocks of a known time zone are set back at once."""
+        return timedelta(milliseconds=self._time_zone(time_zone)["longest_set_back_ms"])
+
+    def _time_zone(self, name: str) -> Mapping[str, Any]:
+        return self._answer(json.dumps({"kind": "time_zone", "name": name}))
+
+    def _meant_zone(self, name: str) -> str:
+        """The end of the message about an unknown time zone."""
+        names = {each.casefold(): each for each in self._ask({"kind": "time_zones"})["names"]}
+        wanted = name.casefold().replace(" ", "_")
+        cities = [each for each in names if each.rpartition("/")[2] == wanted]
+        close = sorted(cities) or get_close_matches(wanted, sorted(names), n=1, cutoff=0.75)
+        return f"; did you mean {names[close[0]]}?" if close else ""
 
     def columns(self, ddl: str) -> list[Field]:
         """The columns of a schema. SqlError if it is no DDL."""
@@ -112,6 +147,7 @@ class SqlQuestions:
 
 def _analysis(answer: Mapping[str, Any]) -> Analysis:
     return Analysis(
+        text=answer["text"],
         sql=answer["sql"],
         canonical=answer["sql"] if "column" in answer else answer["canonical"],
         type=type_of_json(answer["type"]),
@@ -121,6 +157,7 @@ def _analysis(answer: Mapping[str, Any]) -> Analysis:
         value=answer.get("value"),
         compares=answer["compares"],
         can_fail=answer["can_fail"],
+        casts_number_to_time=answer["casts_number_to_time"],
         terms=tuple(map(_analysis, answer.get("conjuncts", ()))),
     )
 

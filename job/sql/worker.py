@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from job.errors import SetupError
-from job.java_jar import JARS_REMEDY, JAVA_JAR, checksum_in, sources_checksum
 from job.jvm_command import JAVA_OPTIONS, class_archive_of, class_path_of, java
 
 _MAIN = "streamjoin.SqlWorker"
@@ -66,11 +65,15 @@ class SqlWorker:
         - `names`, of a `text` as in a spec: `text` without comments, and `names`, the columns in
           it, each with its `parts`, `start` and `end` in the text, and `names_a_field`: it is an
           argument of struct(), which names a field after it; and `variables`, the names of those
-          of its lambda functions.
+          of its lambda functions. It may call the function of InTimeZone.java only if `is_of_spec`
+          is false.
         - `expression`, `sql` over `columns`, pairs of name and type: the fields of
           questions.Analysis; `type` in the JSON of Spark's data types, `column` if it is nothing
           else, `conjuncts`: answers for the terms of its ANDs, if it has several. With `filter` it
-          is computed as the condition of a filter.
+          is computed as the condition of a filter. With `time_zone` it is computed in that zone,
+          else in UTC. It may call the function of InTimeZone.java, which a spec may not.
+        - `time_zone`, of a `name`: `is_known`, and then `longest_set_back_ms`; and `time_zones`:
+          the `names` of all.
         - `columns`, of a schema as `ddl`: its `type`, in the JSON of Spark's data types.
         - `functions`: all functions of Spark with `name`, `group`, the `examples` of its
           documentation, and `refused`: the reason why a spec may not call it, or null.
@@ -142,12 +145,7 @@ class SqlWorker:
         return self._process
 
     def _command(self) -> Sequence[str | Path]:
-        class_path = class_path_of(self._jars)  # without PySpark, the jar is not missing first
-        jar = self._jars / JAVA_JAR
-        if not jar.exists():
-            raise SetupError(f"{jar} does not exist. {JARS_REMEDY}")
-        if checksum_in(jar) != sources_checksum():
-            raise SetupError(f"{jar} is not of this version. {JARS_REMEDY}")
+        class_path = class_path_of(self._jars)
         return [
             java(),
             *(f"-Xmx{self._heap_mb}m", "-XX:+ExitOnOutOfMemoryError"),

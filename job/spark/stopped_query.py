@@ -1,0 +1,25 @@
+"""Errors of Python code that Spark calls, by which Spark recognizes a stopped query.
+
+Spark has only the text of such an error. It searches the text for the class of an interruption,
+with a regular expression that recurses at each character (StreamExecution.PROXY_ERROR of Spark
+4.3.0): a text with the stack traces of all causes overflows the stack, and the stopped query fails.
+"""
+
+from py4j.protocol import Py4JJavaError
+
+_LINES_MAX, _CHARACTERS_MAX = 20, 300
+_FRAME = "\tat "
+
+
+def short_error(error: Py4JJavaError) -> Exception:
+    """The error to raise in place of `error`: its text has the classes and messages of all causes,
+    without their stack traces.
+
+    In a traceback it has the name of Py4J's error, with which Spark's expression begins.
+    """
+    lines = [line for line in str(error).splitlines() if not line.startswith(_FRAME)]
+    text = "\n".join(line[:_CHARACTERS_MAX] for line in lines[:_LINES_MAX])
+    named: type[Exception] = type(
+        Py4JJavaError.__name__, (Exception,), {"__module__": Py4JJavaError.__module__}
+    )
+    return named(text)
