@@ -1,7 +1,8 @@
 """The columns of JSON values: names and Spark types that read every value of a sample."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from pydantic import TypeAdapter, ValidationError
@@ -10,7 +11,9 @@ from job.errors import SpecError
 from job.formats.schemas import ReaderSchema
 from job.semantics.input_records import InputRecord
 from job.semantics.json_lines import Json, Members, Number, any_json
+from job.spec.csv import CsvSpec
 from job.spec.field_types import ColumnName
+from job.spec.value_format import Format, Operation, RecordKeyFormat
 from job.spec.value_schema import RECORD_COLUMN_NAMES, Column, refuse_other_keys, schema_of
 from job.sql.questions import SqlError, SqlQuestions
 from job.sql.types import (
@@ -24,6 +27,9 @@ from job.sql.types import (
 )
 
 _OUTPUT_COLUMN = TypeAdapter[str](ColumnName)
+PAYLOAD = "payload"
+"""Member with the row in JSON of Kafka Connect, next to `schema`."""
+_CONNECT = {"schema", PAYLOAD}
 _FIELDS_MAX = 200
 _DEPTH_MAX = 10
 
@@ -31,10 +37,45 @@ Row = Mapping[str, Json]
 
 
 @dataclass(frozen=True)
+class RecordKeys:
+    """How the keys of the records of a sample are read."""
+
+    format: RecordKeyFormat = RecordKeyFormat.STRING
+    type: SqlType = STRING
+    """Type of the column `record_key` in this format."""
+    schema_id: int | None = None
+    """Id of a schema in front of the newest key. None: keys have none."""
+    reader: ReaderSchema | None = None
+    """The schema of the keys in the registry. None: the spec has their type."""
+    are_read: bool = True
+    """False: neither a format nor a schema that `init` has read reads these keys."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The envelopes of a sample."""
+
+    operations: Counter[Operation]
+    """Number of the records of each operation."""
+    source_ms: list[Json]
+    """`source.ts_ms` of each row."""
+    image_names: frozenset[str]
+    """Columns of the row that a delete has in `before`. Empty: there is no delete."""
+
+    @property
+    def read(self) -> list[Operation]:
+        """The operations that are proposed: those of the default, if the sample has one of them."""
+        default = [Operation.CREATE, Operation.READ]
+        return default if self.operations.keys() & set(default) else sorted(self.operations)
+
+
+@dataclass(frozen=True)
 class Table:
     """The readable records of a sample as rows."""
 
     records: list[InputRecord]
+    """As a simulation reads them: without the id of a schema, rows of a registered schema in
+    JSON."""
     rows: list[Row]
     """The members of each record's value, in the order of `records`."""
     columns: dict[str, SqlType]
@@ -42,19 +83,45 @@ class Table:
     left_out: list[str] = field(default_factory=list)
     """Names of members that are no columns."""
     reader: ReaderSchema | None = None
-    """The schema of the values in the registry. None: the values are JSON."""
+    """The schema of the values in the registry. None: the spec names the columns."""
+    format: Format = Format.JSON
+    csv: CsvSpec | None = None
+    """Settings of CSV values."""
+    changes: Changes | None = None
+    """Of values in the envelope of Debezium that the spec reads. None: the value is the row."""
+    keys: RecordKeys = RecordKeys()
+    simulated: list[InputRecord] = field(default_factory=list)
+    """Records that a simulation of the sample reads: also those that are not readable."""
+    notes: tuple[str, ...] = ()
+    """Comments on the format, for the spec."""
+
+    @property
+    def declares_types(self) -> bool:
+        """Whether the spec has the type of each column."""
+        return self.reader is None and self.format is not Format.TEXT
 
     def values(self, name: str) -> list[Json]:
         return [row.get(name) for row in self.rows]
 
+    @property
+    def is_connect(self) -> bool:
+        """Whether the values are those of Kafka Connect's JSON converter: schema and payload."""
+        return all(row.keys() == _CONNECT for row in self.rows)
+
 
 def table_of(records: Iterable[InputRecord]) -> Table:
     """The records whose value is a JSON object. Other records are left out."""
-    read = [(record, _parsed(record.value)) for record in records if record.value is not None]
+    read = [(record, parsed_json(record.value)) for record in records if record.value is not None]
     objects = [(record, value) for record, value in read if isinstance(value, Members)]
     rows: list[Row] = [dict(members) for _, members in objects]
-    table = Table([record for record, _ in objects], rows, {})
-    for name in dict.fromkeys(name for row in rows for name in row):
+    return with_columns(Table([record for record, _ in objects], rows, {}))
+
+
+def with_columns(table: Table) -> Table:
+    """The table with the columns of its rows."""
+    table = replace(table, columns={}, left_out=[])
+    names = dict.fromkeys(name for row in table.rows for name in row)
+    for name in [PAYLOAD] if table.is_connect and table.rows else names:
         kinds = [type_of(table.values(name)), STRING]
         kind = declarable(name, kinds, table.columns)
         if kind is None:
@@ -64,7 +131,7 @@ def table_of(records: Iterable[InputRecord]) -> Table:
     return table
 
 
-def _parsed(value: str | bytes) -> Json:
+def parsed_json(value: str | bytes) -> Json:
     """None: it is no JSON."""
     try:
         return any_json(value.decode() if isinstance(value, bytes) else value)
@@ -116,6 +183,11 @@ def _is_schema(columns: Mapping[str, SqlType]) -> bool:
     except SpecError:
         return False
     return True
+
+
+def is_declarable_type(kind: SqlType) -> bool:
+    """Whether a column can have the type."""
+    return _is_schema({"c": kind})
 
 
 def type_of(values: Sequence[Json], depth: int = 0) -> SqlType:

@@ -3,45 +3,41 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from job.errors import StreamjoinError
-from job.formats.pinning import reader_schemas
 from job.formats.registry import registry_access
 from job.kafka.security import KafkaAccess, kafka_access
 from job.plan.plan import JoinPlan
-from job.plan.planner import join_plan
-from job.proposal.choices import RECORD_TIMESTAMP, EventTime, event_times, key_pairs
-from job.proposal.columns import Table, quoted_names, table_of
-from job.proposal.registered import has_registered_schema, registered_table
+from job.proposal.chosen import Choice
+from job.proposal.columns import Table, quoted_names
+from job.proposal.fields import names_of
+from job.proposal.observed import Observer
+from job.proposal.prompts import Prompt, ProposalError, Question, answered
+from job.proposal.proposal import Proposal, scalar
+from job.proposal.registered import registered_table, with_registered_keys
 from job.proposal.sample import Sample, sample_of, topic_names
-from job.proposal.spec_text import Proposal, scalar, spec_text
+from job.proposal.side_text import time_without_offset
+from job.proposal.spec_text import spec_text
+from job.proposal.times import RECORD_TIMESTAMP, EventTime
+from job.proposal.values import has_schema_ids, reason_for_registry, table_of_sample
+from job.proposal.zones import offset_text
 from job.semantics.simulate import simulate
 from job.semantics.simulation_plan import NotExactError
 from job.spec.document import parsed
 from job.spec.join_conditions import JoinType
 from job.spec.sides import SIDES, Side
-from job.spec.spec import kafka_from_document, registry_from_document, spec_from_yaml
+from job.spec.spec import kafka_from_document, registry_from_document
+from job.spec.value_format import Format
 from job.spec.variables import filled
-from job.sql.questions import SqlQuestions
 from job.sql.rows import EvaluationError, SqlRows
 from job.sql.worker import CostError
 
 _SHOWN_MAX = 20
 
-Prompt = Callable[[str, str | None], str]
-"""Returns the input for a text with a default. Raises StreamjoinError without prompts and without a
-default."""
 Report = Callable[[str], None]
-
-
-class ProposalError(StreamjoinError):
-    """No spec can be proposed."""
-
-    code = "proposal"
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,7 @@ class Options:
     left: str | None = None
     right: str | None = None
     left_key: str | None = None
-    """Names of columns, separated by commas; paired with those of `right_key` in order."""
+    """Expressions, separated by commas; paired with those of `right_key` in order."""
     right_key: str | None = None
     left_event_time: str | None = None
     right_event_time: str | None = None
@@ -66,13 +62,7 @@ class Options:
 
 
 def write_spec(
-    file: Path,
-    options: Options,
-    prompt: Prompt,
-    report: Report,
-    environment: Mapping[str, str],
-    sql: SqlQuestions,
-    rows: SqlRows,
+    file: Path, options: Options, prompt: Prompt, report: Report, observer: Observer
 ) -> None:
     """Propose a spec and write it. Raises StreamjoinError; then no file is written."""
     if file.exists():
@@ -81,16 +71,73 @@ def write_spec(
         raise ProposalError(f"there is no folder {file.parent}: create it, or name another file")
     if not os.access(file.parent, os.W_OK):
         raise ProposalError(f"this user may not write in {file.parent}: name another file")
-    proposal, samples = _proposal(options, prompt, report, environment, sql, rows)
-    text = spec_text(proposal)
-    spec = spec_from_yaml(text, environment)
-    plan = join_plan(spec, sql, state_partitions=1, readers=reader_schemas(spec, sql))
-    _write(file, text)
-    if any(table.reader is not None for table in proposal.tables.values()):
-        _report_read(proposal, samples, report)
-    else:
-        _report_simulation(plan, samples, report, rows)
+    draft, samples = _draft(options, prompt, report, observer)
+    proposal = proposed(draft, options, prompt, report, observer)
+    plan = observer.plan(proposal)
+    _write(file, spec_text(proposal, observer.sql))
+    _report_simulation(proposal, plan, samples, report, observer.rows)
     report(f"wrote {file}; next: streamjoin plan {file}, streamjoin topics create {file}")
+
+
+def proposed(
+    draft: Proposal, options: Options, prompt: Prompt, report: Report, observer: Observer
+) -> Proposal:
+    """The draft with all choices."""
+    proposal = Choice(draft, observer, prompt).chosen(
+        {"left": options.left_key, "right": options.right_key},
+        {"left": options.left_event_time, "right": options.right_event_time},
+    )
+    _report_evidence(proposal, report)
+    topics = draft.topics
+    join_type = options.join_type or answered(
+        prompt, Question("Join type", "--type", JoinType.INNER.value), _join_type
+    )
+    proposal = replace(proposal, join_type=join_type)
+
+    def named(text: str) -> Proposal:
+        found = replace(proposal, name=text)
+        observer.check(found)
+        return found
+
+    def written(text: str) -> Proposal:
+        found = replace(proposal, output_topic=text)
+        observer.check(found)
+        return found
+
+    proposal = (
+        answered(prompt, Question("Name of the join", "--name", _name(topics)), named)
+        if options.name is None
+        else named(options.name)
+    )
+    output = _output(proposal.name, topics)
+    return (
+        answered(prompt, Question("Output topic", "--output", output), written)
+        if options.output is None
+        else written(options.output)
+    )
+
+
+def _report_evidence(proposal: Proposal, report: Report) -> None:
+    left, right = (", ".join(pair[index] for pair in proposal.keys) for index in (0, 1))
+    strength = proposal.strength
+    name = "chosen by you" if strength is None else f"{strength.name.lower()} evidence"
+    report(f"key: {left} = {right}, {name}: {proposal.evidence}")
+    for side in SIDES:
+        chosen = proposal.times[side]
+        if chosen.zone is not None:
+            report(f"{side}: {chosen.sql} has no offset, {_zone(chosen)}: {chosen.zone}")
+        elif chosen.sql == RECORD_TIMESTAMP:
+            for time in filter(lambda each: each.is_future, proposal.other_times[side]):
+                report(f"{side}: not the event time: {time.sql}, {time_without_offset(time)}")
+        if side in proposal.compacted:
+            report(f"{side}: {proposal.topics[side]} is compacted: see the comment in the spec")
+
+
+def _zone(time: EventTime) -> str:
+    minutes = time.offset_minutes
+    if minutes is None:
+        return "and is read as UTC, because its zone is not known"
+    return "and UTC fits" if minutes == 0 else f"and time_zone {offset_text(minutes)} fits"
 
 
 def _write(file: Path, text: str) -> None:
@@ -102,19 +149,21 @@ def _write(file: Path, text: str) -> None:
         raise ProposalError(f"cannot be written: {error.strerror}. Name another file") from error
 
 
-def _report_read(proposal: Proposal, samples: Mapping[Side, Sample], report: Report) -> None:
-    """`simulate` reads JSON only, so that these samples are not joined."""
-    for side in SIDES:
-        read, sample = len(proposal.tables[side].rows), samples[side]
-        report(f"{side}: {read} of {len(sample.records)} records of {sample.topic} can be read")
-
-
 def _report_simulation(
-    plan: JoinPlan, samples: Mapping[Side, Sample], report: Report, rows: SqlRows
+    proposal: Proposal,
+    plan: JoinPlan,
+    samples: Mapping[Side, Sample],
+    report: Report,
+    rows: SqlRows,
 ) -> None:
     """The bad records of the samples and the number of results that they give."""
+    records = {side: proposal.tables[side].simulated for side in SIDES}
+    for side in SIDES:
+        read, all_ = len(records[side]), len(samples[side].records)
+        if read < all_:
+            report(f"{side}: {read} of {all_} records of {proposal.topics[side]} can be read")
     try:
-        batches = simulate(plan, rows, samples["left"].records, samples["right"].records)
+        batches = simulate(plan, rows, records["left"], records["right"])
     except (NotExactError, EvaluationError, CostError) as error:
         report(f"not simulated on the samples: {error}")
         return
@@ -122,51 +171,82 @@ def _report_simulation(
         bad = sum((batch.bad_records[side] for batch in batches), start=Counter[str]())
         reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(bad.items()))
         report(
-            f"{side}: {len(samples[side].records)} records of {samples[side].topic} read, "
+            f"{side}: {len(records[side])} records of {proposal.topics[side]} read, "
             f"{'none bad' if not bad else f'bad: {reasons}'}"
         )
     report(f"the samples give {sum(len(batch.output) for batch in batches)} results")
 
 
-def _proposal(
-    options: Options,
-    prompt: Prompt,
-    report: Report,
-    environment: Mapping[str, str],
-    sql: SqlQuestions,
-    rows: SqlRows,
+def _draft(
+    options: Options, prompt: Prompt, report: Report, observer: Observer
 ) -> tuple[Proposal, dict[Side, Sample]]:
-    servers = options.bootstrap_servers or prompt("Kafka brokers", "localhost:9092")
     security = None if options.security is None else _text(options.security)
-    access = _access(servers, security, environment)
-    topics = _topics(options, access, prompt, report)
-    samples: dict[Side, Sample] = {side: sample_of(topics[side], access) for side in SIDES}
-    registry, tables = _tables(samples, options, prompt, environment)
-    for side in SIDES:
-        report(
-            f"{side}: {len(tables[side].rows)} records, columns {', '.join(tables[side].columns)}"
+
+    def connected(servers: str) -> tuple[str, KafkaAccess]:
+        access = _access(servers, security, observer.environment)
+        if options.left is None or options.right is None:
+            _report_topics(access, report)
+        return servers, access
+
+    servers, access = (
+        answered(
+            prompt, Question("Kafka brokers", "--bootstrap-servers", "localhost:9092"), connected
         )
-    keys = _keys(options, tables, prompt)
-    times: dict[Side, EventTime] = {
-        "left": _event_time("left", options.left_event_time, tables["left"], prompt, rows),
-        "right": _event_time("right", options.right_event_time, tables["right"], prompt, rows),
+        if options.bootstrap_servers is None
+        else connected(options.bootstrap_servers)
+    )
+    samples: dict[Side, Sample] = {
+        "left": _sample(options.left, Question("Left topic", "--left"), access, prompt),
+        "right": _sample(options.right, Question("Right topic", "--right"), access, prompt),
     }
-    join_type = options.join_type or _join_type(prompt("Join type", JoinType.INNER.value))
-    name = options.name or prompt("Name of the join", _name(topics))
-    output = options.output or prompt("Output topic", _output(name, topics))
+    registry, tables = _tables(samples, options, prompt, observer)
+    for side in SIDES:
+        report(f"{side}: {_found(tables[side])}")
+    topics = {side: samples[side].topic for side in SIDES}
+    draft = draft_of(topics, tables, observer, servers, security, registry)
+    rates = {side: samples[side].rate for side in SIDES}
+    compacted = frozenset(side for side in SIDES if samples[side].is_compacted)
+    return replace(draft, rates=rates, compacted=compacted), samples
+
+
+def _found(table: Table) -> str:
+    """The rows of a side in one line."""
+    kind = "" if table.format is Format.JSON else f" in {table.format}"
+    envelope = "" if table.changes is None else " in envelopes of Debezium"
+    return f"{len(table.rows)} records{kind}{envelope}, columns {', '.join(table.columns)}"
+
+
+def _sample(topic: str | None, question: Question, access: KafkaAccess, prompt: Prompt) -> Sample:
+    if topic is not None:
+        return sample_of(topic, access)
+    return answered(prompt, question, lambda text: sample_of(text, access))
+
+
+def draft_of(
+    topics: Mapping[Side, str],
+    tables: Mapping[Side, Table],
+    observer: Observer,
+    servers: str = "localhost:9092",
+    security: str | None = None,
+    registry: str | None = None,
+) -> Proposal:
+    """A proposal whose keys and event times are not chosen yet."""
+    whole = EventTime(RECORD_TIMESTAMP, [])
     return Proposal(
-        name,
-        servers,
-        security,
-        registry,
-        topics,
-        tables,
-        times,
-        keys,
-        join_type,
-        output,
-        quoted_names((name for table in tables.values() for name in table.columns), sql),
-    ), samples
+        name="draft",
+        bootstrap_servers=servers,
+        security=security,
+        registry=registry,
+        topics=topics,
+        tables=tables,
+        times=dict.fromkeys(SIDES, whole),
+        keys=[],
+        join_type=JoinType.INNER,
+        output_topic="draft",
+        quoted=quoted_names(
+            (name for table in tables.values() for name in names_of(table)), observer.sql
+        ),
+    )
 
 
 def _access(servers: str, security: str | None, environment: Mapping[str, str]) -> KafkaAccess:
@@ -184,101 +264,56 @@ def _text(file: Path) -> str:
         raise ProposalError(f"{file} cannot be read as text in UTF-8: {error}") from error
 
 
-def _topics(
-    options: Options, access: KafkaAccess, prompt: Prompt, report: Report
-) -> dict[Side, str]:
-    if options.left is None or options.right is None:
-        names = topic_names(access)
-        more = f" and {len(names) - _SHOWN_MAX} more" if len(names) > _SHOWN_MAX else ""
-        report(f"topics: {', '.join(names[:_SHOWN_MAX]) or 'none'}{more}")
-    return {
-        "left": options.left or prompt("Left topic", None),
-        "right": options.right or prompt("Right topic", None),
-    }
+def _report_topics(access: KafkaAccess, report: Report) -> None:
+    names, written = topic_names(access)
+    report(f"topics: {_listed(names) or 'none'}")
+    if written:
+        report(f"by their names commit and dead-letter topics of joins: {_listed(written)}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN_MAX} more" if len(names) > _SHOWN_MAX else ""
+    return f"{', '.join(names[:_SHOWN_MAX])}{more}"
 
 
 def _tables(
     samples: Mapping[Side, Sample],
     options: Options,
     prompt: Prompt,
-    environment: Mapping[str, str],
+    observer: Observer,
 ) -> tuple[str | None, dict[Side, Table]]:
-    """The block schema_registry, if a topic needs it, and the table of each topic."""
-    registered = {side: has_registered_schema(samples[side]) for side in SIDES}
-    if not any(registered.values()):
-        return None, {side: _json_table(samples[side]) for side in SIDES}
-    text = options.schema_registry or prompt("Schema registry, a URL", None)
-    is_url = text.startswith(("http://", "https://"))
-    block = f"url: {scalar(text)}" if is_url else _text(Path(text))
-    access = registry_access(registry_from_document(filled(parsed(block), environment)))
-    assert access is not None
-    return block, {
-        side: registered_table(samples[side], side, access)
-        if registered[side]
-        else _json_table(samples[side])
-        for side in SIDES
-    }
-
-
-def _json_table(sample: Sample) -> Table:
-    table = table_of(sample.records)
-    if table.columns:
-        return table
-    raise ProposalError(
-        f"topic {sample.topic} has no value that is a JSON object with fields among its newest "
-        f"{len(sample.records)} records: a join reads JSON objects, Avro or Protobuf"
+    """The block schema_registry, if a registry was read, and the table of each topic."""
+    if options.schema_registry is not None:
+        return _tables_with_registry(options.schema_registry, samples, observer)
+    reasons = [reason_for_registry(samples[side]) for side in SIDES]
+    reason = next((each for each in reasons if each is not None), None)
+    if reason is None:
+        return None, {side: table_of_sample(samples[side]) for side in SIDES}
+    return answered(
+        prompt,
+        Question("Schema registry, a URL", "--schema-registry", None, reason),
+        lambda text: _tables_with_registry(text, samples, observer),
     )
 
 
-def _keys(options: Options, tables: Mapping[Side, Table], prompt: Prompt) -> list[tuple[str, str]]:
-    given = {"left": options.left_key, "right": options.right_key}
-    names = {
-        side: _names(text, tables[side], f"{side} key") for side in SIDES if (text := given[side])
-    }
-    pairs = [
-        pair
-        for pair in key_pairs(tables["left"], tables["right"])
-        if names.get("left", [pair.left]) == [pair.left]
-        and names.get("right", [pair.right]) == [pair.right]
-    ]
-    if "left" not in names:
-        text = prompt("Key of the left side", pairs[0].left if pairs else None)
-        names["left"] = _names(text, tables["left"], "left key")
-    if "right" not in names:
-        likely = [pair.right for pair in pairs if [pair.left] == names["left"]]
-        text = prompt("Key of the right side", likely[0] if likely else None)
-        names["right"] = _names(text, tables["right"], "right key")
-    if len(names["left"]) != len(names["right"]):
-        raise ProposalError(
-            f"the left key has {len(names['left'])} columns and the right key "
-            f"{len(names['right'])}: columns are paired in order, so both need the same number"
+def _tables_with_registry(
+    text: str, samples: Mapping[Side, Sample], observer: Observer
+) -> tuple[str | None, dict[Side, Table]]:
+    """`text`: a URL, or the name of a file."""
+    is_url = text.startswith(("http://", "https://"))
+    block = f"url: {scalar(text)}" if is_url else _text(Path(text))
+    access = registry_access(registry_from_document(filled(parsed(block), observer.environment)))
+    assert access is not None
+    tables: dict[Side, Table] = {}
+    for side in SIDES:
+        sample = samples[side]
+        table = (
+            registered_table(sample, side, access)
+            if has_schema_ids(sample)
+            else table_of_sample(sample)
         )
-    return list(zip(names["left"], names["right"], strict=True))
-
-
-def _names(text: str, table: Table, what: str) -> list[str]:
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in table.columns:
-            raise ProposalError(
-                f"the {what} {name} is not a column: the records have {', '.join(table.columns)}"
-            )
-    return names
-
-
-def _event_time(
-    side: Side, chosen: str | None, table: Table, prompt: Prompt, rows: SqlRows
-) -> EventTime:
-    candidates = {candidate.column: candidate for candidate in event_times(table, rows)}
-    name = chosen or prompt(f"Event time of the {side} side", next(iter(candidates)))
-    if name not in candidates:
-        raise ProposalError(
-            f"the {side} event time {name} is not possible: in every record of the sample it must "
-            "be an ISO-8601 time or epoch milliseconds, at most an hour ahead of the record's "
-            f"timestamp. Possible: {', '.join(candidates)}"
-            f"{'' if len(candidates) > 1 else f' ({RECORD_TIMESTAMP} is the timestamp in Kafka)'}"
-        )
-    return candidates[name]
+        tables[side] = with_registered_keys(table, sample, side, access, observer.sql)
+    return block, tables
 
 
 def _join_type(text: str) -> JoinType:

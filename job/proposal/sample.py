@@ -7,14 +7,29 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from job.errors import BrokerError, TopicError
-from job.kafka.clients import ANSWER_SECONDS, admin, consumer, no_broker, poll
+from job.kafka.clients import (
+    ANSWER_SECONDS,
+    admin,
+    consumer,
+    headers_of,
+    no_broker,
+    poll,
+    topic_settings,
+)
 from job.kafka.security import KafkaAccess, librdkafka_settings
-from job.semantics.input_records import InputRecord
+from job.kafka.topic_settings import is_compacted
+from job.semantics.input_records import InputRecord, header_texts
 from job.semantics.rows import MICROS_PER_MS
 
 RECORDS_MAX = 1_000
 """Records of a sample. Each partition has the same share."""
 
+_RATE_RECORDS_MIN = 20
+_RATE_SECONDS_MIN = 10
+"""Shorter samples do not show the rate of a topic."""
+_MICROS = 1_000_000
+_WRITTEN_BY_JOINS = (".commits", ".dead")
+"""Ends of the names of commit topics and, as `init` proposes them, of dead-letter topics."""
 _READ_SECONDS = 30.0
 _POLL_SECONDS = 0.5
 
@@ -24,20 +39,41 @@ class Sample:
     topic: str
     records: list[InputRecord]
     """In the order of the offsets, one partition after another."""
+    keys: list[bytes | None]
+    """The key of each record."""
+    is_compacted: bool = False
+    """Whether the topic is compacted, as far as the user may read its settings."""
+
+    @property
+    def rate(self) -> float | None:
+        """Records per second, by the timestamps. None: the sample is too short for one."""
+        by_partition: dict[int, list[int]] = {}
+        for record in self.records:
+            by_partition.setdefault(record.partition, []).append(record.timestamp_us or 0)
+        found = [
+            (len(times) - 1) / (max(times) - min(times)) * _MICROS
+            for times in by_partition.values()
+            if max(times) - min(times) >= _RATE_SECONDS_MIN * _MICROS
+        ]
+        is_long = len(self.records) >= _RATE_RECORDS_MIN and len(found) == len(by_partition)
+        return sum(found) if is_long else None
 
 
-def topic_names(access: KafkaAccess) -> list[str]:
-    """The topics that this user sees, without Kafka's internal ones, sorted. Raises BrokerError."""
+def topic_names(access: KafkaAccess) -> tuple[list[str], list[str]]:
+    """The topics that this user sees, without Kafka's internal ones, sorted; and those whose names
+    are those of topics that a join writes besides its results. Raises BrokerError."""
     client = admin(librdkafka_settings(access))
     try:
         topics = client.list_topics(timeout=ANSWER_SECONDS).topics
     except KafkaException as error:
         raise no_broker(access, error) from error
-    return sorted(name for name in topics if not name.startswith("__"))
+    names = sorted(name for name in topics if not name.startswith("__"))
+    written = [name for name in names if name.endswith(_WRITTEN_BY_JOINS)]
+    return [name for name in names if name not in written], written
 
 
-def sample_of(topic: str, access: KafkaAccess) -> Sample:
-    """The newest committed records of `topic`, at most RECORDS_MAX.
+def sample_of(topic: str, access: KafkaAccess, records_max: int = RECORDS_MAX) -> Sample:
+    """The newest committed records of `topic`, at most `records_max`, and one of each partition.
 
     Raises TopicError if the topic is missing or empty, BrokerError if no broker answers.
     """
@@ -48,26 +84,34 @@ def sample_of(topic: str, access: KafkaAccess) -> Sample:
             if metadata.error is not None:
                 raise TopicError(f"topic {topic} cannot be read: {metadata.error.str()}")
             numbers = sorted(metadata.partitions)
-            share = max(1, RECORDS_MAX // len(numbers))
-            records = [
-                record for number in numbers for record in _newest(client, topic, number, share)
-            ]
+            share = max(1, records_max // len(numbers))
+            read = [each for number in numbers for each in _newest(client, topic, number, share)]
     except KafkaException as error:
         raise no_broker(access, error) from error
-    if not records:
+    if not read:
         raise TopicError(
             f"topic {topic} has no records, and columns are proposed from records: write some, or "
             "write the spec by hand (docs/tutorial.md)"
         )
-    return Sample(topic, records)
+    records, keys = [record for record, _ in read], [key for _, key in read]
+    return Sample(topic, records, keys, _is_compacted(topic, access))
 
 
-def _newest(client: Consumer, topic: str, partition: int, count: int) -> list[InputRecord]:
-    """Up to `count` records before the present end of the partition."""
+def _is_compacted(topic: str, access: KafkaAccess) -> bool:
+    try:
+        return is_compacted(topic_settings(admin(librdkafka_settings(access)), topic))
+    except KafkaException:  # the user may not read the settings
+        return False
+
+
+def _newest(
+    client: Consumer, topic: str, partition: int, count: int
+) -> list[tuple[InputRecord, bytes | None]]:
+    """Up to `count` records before the present end of the partition, each with its key."""
     place = TopicPartition(topic, partition)
     first, end = client.get_watermark_offsets(place, ANSWER_SECONDS)
     client.assign([TopicPartition(topic, partition, max(first, end - count))])
-    records: list[InputRecord] = []
+    records: list[tuple[InputRecord, bytes | None]] = []
     deadline = time.monotonic() + _READ_SECONDS
     while len(records) < count:
         message = poll(client, _POLL_SECONDS)
@@ -83,7 +127,16 @@ def _newest(client: Consumer, topic: str, partition: int, count: int) -> list[In
         if message.error() is not None or offset >= end:
             break
         _, at_ms = message.timestamp()
-        value = message.value()
+        value, key = message.value(), message.key()
         assert value is None or isinstance(value, bytes)
-        records.append(InputRecord(value, offset, partition, timestamp_us=at_ms * MICROS_PER_MS))
+        assert key is None or isinstance(key, bytes)
+        record = InputRecord(
+            value,
+            offset,
+            partition,
+            key=None if key is None else key.decode(errors="surrogateescape"),
+            timestamp_us=at_ms * MICROS_PER_MS,
+            headers=header_texts(headers_of(message)),
+        )
+        records.append((record, key))
     return records

@@ -1,55 +1,23 @@
 """The YAML of a proposed spec, with comments on what each proposal rests on."""
 
 import json
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import timedelta
 
-import yaml
-
-from job.proposal.choices import RECORD_TIMESTAMP, EventTime, distances, longer
-from job.proposal.columns import Table
+from job.proposal.evidence import seconds
+from job.proposal.proposal import Proposal, longer, scalar
+from job.proposal.side_text import side_lines, uses_typed_key
 from job.spec.durations import duration_text
 from job.spec.join_conditions import JoinType
 from job.spec.sides import SIDES, Side
-from job.sql.types import TIMESTAMP, SqlType
+from job.sql.questions import SqlQuestions
 
-_DELAY_MIN = timedelta(seconds=10)
 _WINDOW_WITHOUT_PAIRS = timedelta(hours=1)
-_PLAIN = re.compile(r"[A-Za-z_][\w .,()<>-]*")
-_MICROS = 1_000_000
+_OTHERS_MAX = 5
+"""Candidates in a comment."""
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """All choices of a spec."""
-
-    name: str
-    bootstrap_servers: str
-    security: str | None
-    """Text of the YAML block kafka.security."""
-    registry: str | None
-    """Text of the YAML block schema_registry."""
-    topics: Mapping[Side, str]
-    tables: Mapping[Side, Table]
-    times: Mapping[Side, EventTime]
-    keys: Sequence[tuple[str, str]]
-    """Pairs of columns, left and right."""
-    join_type: JoinType
-    output_topic: str
-    quoted: Mapping[str, str]
-    """Names of the columns, as SQL."""
-
-    def columns(self, side: Side) -> dict[str, SqlType]:
-        """Columns of the schema. The event time is a TIMESTAMP, also if it is written as text or as
-        a number."""
-        chosen = self.times[side].column
-        found = self.tables[side].columns
-        return {name: TIMESTAMP if name == chosen else kind for name, kind in found.items()}
-
-
-def spec_text(proposal: Proposal) -> str:
+def spec_text(proposal: Proposal, sql: SqlQuestions) -> str:
     lines = [
         "# Proposed by `streamjoin init` from the newest records of both topics: check each line.",
         "# `streamjoin plan` explains this join; docs/spec.md describes all fields.",
@@ -57,17 +25,18 @@ def spec_text(proposal: Proposal) -> str:
         "kafka:",
         f"  bootstrap_servers: {scalar(proposal.bootstrap_servers)}",
         *_block("  security:", proposal.security),
-        *_block("schema_registry:", proposal.registry),
+        *_block("schema_registry:", proposal.registry if _uses_registry(proposal, sql) else None),
     ]
+    lines += _key_comment(proposal)
     for side in SIDES:
-        lines += [f"{side}:", *(f"  {line}" for line in _side_lines(proposal, side))]
+        lines += [f"{side}:", *(f"  {line}" for line in side_lines(proposal, side, sql))]
     lines += [
         "join:",
         f"  type: {proposal.join_type.value}   # or {_other_types(proposal.join_type)}",
         *(f"  {line}" for line in _window_lines(proposal)),
         "output:",
         f"  topic: {scalar(proposal.output_topic)}",
-        *(f"  {line}" for line in _output_lines(proposal)),
+        *(f"  {line}" for line in _output_lines(proposal, sql)),
         f"checkpoint: {scalar(f'./data/{proposal.name}')}   # in production on HDFS or S3",
         "dead_letter:   # bad records, each with its reason",
         f"  topic: {scalar(f'{proposal.output_topic}.dead')}",
@@ -75,11 +44,12 @@ def spec_text(proposal: Proposal) -> str:
     return "\n".join(lines) + "\n"
 
 
-def scalar(text: str) -> str:
-    """The text as YAML, in quotes where it would be read as something else."""
-    if _PLAIN.fullmatch(text) and not text.endswith(" ") and yaml.safe_load(f"- {text}") == [text]:
-        return text
-    return json.dumps(text, ensure_ascii=False)
+def _uses_registry(proposal: Proposal, sql: SqlQuestions) -> bool:
+    return any(
+        table.reader is not None
+        or (table.keys.reader is not None and uses_typed_key(proposal, side, sql))
+        for side, table in proposal.tables.items()
+    )
 
 
 def _block(name: str, text: str | None) -> list[str]:
@@ -90,47 +60,21 @@ def _block(name: str, text: str | None) -> list[str]:
     return [name, *(f"{indent}{line}" for line in text.rstrip().splitlines())]
 
 
-def _side_lines(proposal: Proposal, side: Side) -> list[str]:
-    table, times = proposal.tables[side], proposal.times[side]
-    key = ", ".join(scalar(proposal.quoted[pair[SIDES.index(side)]]) for pair in proposal.keys)
-    delay = duration_text(longer(times.disorder_us, _DELAY_MIN))
-    disorder = f"{times.disorder_us / _MICROS:.3f}".rstrip("0").rstrip(".")
-    reason = f"rows of the sample are up to {disorder} s out of order"
-    return [
-        f"topic: {scalar(proposal.topics[side])}",
-        *_schema_lines(proposal, side),
-        *_left_out_lines(table),
-        f"key: [{key}]",
-        f"event_time: {scalar(times.column)}{_event_time_comment(times)}",
-        f"watermark_delay: {delay}   # {reason}",
+def _key_comment(proposal: Proposal) -> list[str]:
+    """What the key rests on, and the other candidates with their numbers."""
+    lines = []
+    if proposal.strength is not None:
+        name = proposal.strength.name.lower()
+        lines.append(f"# The evidence for the key is {name}: {proposal.evidence}.")
+    others = [
+        f"#   {_shown(pair.left)} = {_shown(pair.right)}: {pair.evidence}"
+        for pair in proposal.other_keys[:_OTHERS_MAX]
     ]
+    return [*lines, "# Other candidates for the key (left = right):", *others] if others else lines
 
 
-def _schema_lines(proposal: Proposal, side: Side) -> list[str]:
-    """The columns. Those of a registered schema are left out where the registry has the same."""
-    table, columns = proposal.tables[side], proposal.columns(side)
-    ddl = ", ".join(f"{proposal.quoted[name]} {kind}" for name, kind in columns.items())
-    schema = f"schema: {scalar(ddl)}"
-    if table.reader is None:
-        return [schema]
-    reader = table.reader
-    kind = f"format: {reader.format.value}   # subject {reader.subject}, version {reader.version}"
-    return [kind] if columns == table.columns and not table.left_out else [kind, schema]
-
-
-def _left_out_lines(table: Table) -> list[str]:
-    """A comment on members of the values that cannot be columns."""
-    if not table.left_out:
-        return []
-    names = ", ".join(json.dumps(name) for name in table.left_out)
-    reason = "the name" if table.reader is None else "the name or the type"
-    return [f"# not in the schema, because no column can have {reason}: {names}"]
-
-
-def _event_time_comment(times: EventTime) -> str:
-    if times.column != RECORD_TIMESTAMP:
-        return ""
-    return "   # Kafka's timestamp of the record: no column of all values is a time"
+def _shown(key: Sequence[str]) -> str:
+    return json.dumps(", ".join(key), ensure_ascii=False)[1:-1]
 
 
 def _other_types(chosen: JoinType) -> str:
@@ -138,34 +82,42 @@ def _other_types(chosen: JoinType) -> str:
 
 
 def _window_lines(proposal: Proposal) -> list[str]:
-    found = distances(
-        proposal.tables["left"],
-        proposal.tables["right"],
-        proposal.keys,
-        (proposal.times["left"], proposal.times["right"]),
-    )
+    found = [] if proposal.evidence is None else proposal.evidence.distances
     rule = "left - before <= right <= left + after"
     if not found:
         hour = duration_text(_WINDOW_WITHOUT_PAIRS)
         return [
             "# A guess: the samples have no two rows of the same key.",
             f"match_window: {{before: {hour}, after: {hour}}}   # {rule}",
+            _price(proposal, _WINDOW_WITHOUT_PAIRS, _WINDOW_WITHOUT_PAIRS),
         ]
-    before, after = (longer(max(0, micros)) for micros in (-min(found), max(found)))
+    before, after = (longer(max(0, micros)) for micros in (-found[0], found[-1]))
     if before == after == timedelta(0):
         after = longer(1)
-    first, last = min(found) / _MICROS, max(found) / _MICROS
+    first, last = seconds(found[0]), seconds(found[-1])
     window = f"{{before: {duration_text(before)}, after: {duration_text(after)}}}"
     return [
-        f"# In {len(found)} pairs of the samples, right - left is {first:.1f} s to {last:.1f} s.",
+        f"# In {len(found)} pairs of the samples, right - left is {first} s to {last} s.",
         f"match_window: {window}   # {rule}",
+        _price(proposal, before, after),
     ]
 
 
-def _output_lines(proposal: Proposal) -> list[str]:
+def _price(proposal: Proposal, before: timedelta, after: timedelta) -> str:
+    """A comment on how long rows wait."""
+    delay = max(proposal.watermark_delay(side) for side in SIDES)
+    left, right = (duration_text(each + delay) for each in (after, before))
+    return (
+        f"# The job stores a left row for {left} of event time and a right row for {right}: this "
+        "window and the longer watermark_delay. Then it emits the row, if it is to be emitted "
+        "unmatched."
+    )
+
+
+def _output_lines(proposal: Proposal, sql: SqlQuestions) -> list[str]:
     columns = _output_columns(proposal)
     return [
-        f"key: {scalar(_output_key(proposal))}",
+        f"key: {scalar(_output_key(proposal, sql))}",
         "columns:",
         *(f"  {scalar(name)}: {scalar(expression)}" for name, expression in columns.items()),
     ]
@@ -185,11 +137,11 @@ def _output_columns(proposal: Proposal) -> dict[str, str]:
     return columns
 
 
-def _output_key(proposal: Proposal) -> str:
-    """The first key column: of the side that has a row in every result, or of either."""
+def _output_key(proposal: Proposal, sql: SqlQuestions) -> str:
+    """The first part of the key: of the side that has a row in every result, or of either."""
     left, right = (
-        f"{side}.{proposal.quoted[name]}"
-        for side, name in zip(SIDES, proposal.keys[0], strict=True)
+        _with_side(expression, side, sql)
+        for side, expression in zip(SIDES, proposal.keys[0], strict=True)
     )
     match proposal.join_type:
         case JoinType.RIGHT_OUTER | JoinType.RIGHT_SEMI | JoinType.RIGHT_ANTI:
@@ -198,3 +150,12 @@ def _output_key(proposal: Proposal) -> str:
             return f"coalesce({left}, {right})"
         case _:
             return left
+
+
+def _with_side(expression: str, side: Side, sql: SqlQuestions) -> str:
+    """The expression with the side before each column."""
+    text, names, _ = sql.names(expression)
+    for name in reversed(names):
+        if name.parts[0].casefold() != side:
+            text = f"{text[: name.start]}{side}.{text[name.start :]}"
+    return text
