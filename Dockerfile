@@ -48,8 +48,10 @@ WORKDIR /src
 
 FROM uv AS job-packages
 COPY pyproject.toml uv.lock ./
+# Another extra of the package: msk.
+ARG EXTRA=job
 RUN --mount=type=cache,target=/root/.cache/uv \
-    uv sync --quiet --frozen --no-dev --extra job --no-install-project \
+    uv sync --quiet --frozen --no-dev --extra job --extra "${EXTRA}" --no-install-project \
     && cd /opt/streamjoin/lib/python3.*/site-packages \
     # Nothing in the image uses them.
     && rm -rf pyspark/examples pyspark/data /opt/streamjoin/bin/*.cmd
@@ -65,25 +67,16 @@ RUN --mount=type=cache,target=/root/.cache/uv \
     && uv venv --quiet /opt/streamjoin \
     && uv pip install --quiet --require-hashes --python /opt/streamjoin -r requirements.txt
 
-# The project alone: a change of the code keeps the layers with the packages.
-FROM uv AS project
-COPY pyproject.toml hatch_build.py README.md ./
-COPY job job
-COPY service service
-COPY streamjoin streamjoin
-RUN --mount=type=cache,target=/root/.cache/uv \
-    uv venv --quiet /opt/streamjoin \
-    && uv pip install --quiet --no-deps --python /opt/streamjoin --prefix /project . \
-    && find /project -name direct_url.json -delete
-
 FROM uv AS jars
 COPY jars.toml ./
-COPY job/__init__.py job/errors.py job/
-COPY deploy/__init__.py deploy/
-COPY deploy/local/__init__.py deploy/local/command.py deploy/local/jars.py deploy/local/
+COPY job/__init__.py job/errors.py job/java_jar.py job/
+COPY job/installation job/installation
 # Mirror of Maven Central, if there is one.
 ARG MAVEN_CENTRAL
-RUN python3 -m deploy.local.jars spark compiler
+# Other sets of jars.toml that the job needs, e.g. "s3 msk".
+ARG JARS=""
+RUN python3 -m job.installation.jars spark compiler ${JARS} \
+    && for set in ${JARS}; do cp ".jars/${set}"/*.jar .jars/spark/; done
 
 FROM python AS java
 # Java's installer makes links to manuals, for which slim images have no folder.
@@ -102,12 +95,22 @@ COPY job/join job/join
 COPY job/writer job/writer
 COPY job/encoding job/encoding
 COPY job/sql job/sql
-COPY deploy/__init__.py deploy/
-COPY deploy/local/__init__.py deploy/local/command.py deploy/local/jars.py deploy/local/java.py \
-    deploy/local/processor.py deploy/local/
+COPY job/installation job/installation
 COPY --from=jars /src/.jars .jars
 COPY --from=job-packages /opt/streamjoin/lib /packages
-RUN python3 -m deploy.local.processor --spark /packages/python3.*/site-packages/pyspark/jars
+RUN python3 -m job.installation.compiler --spark /packages/python3.*/site-packages/pyspark/jars
+
+# The project alone: a change of the code keeps the layers with the packages.
+FROM uv AS project
+COPY pyproject.toml hatch_build.py jars.toml README.md ./
+COPY job job
+COPY service service
+COPY streamjoin streamjoin
+COPY --from=processor /src/.jars/spark/streamjoin .jars/spark/streamjoin
+RUN --mount=type=cache,target=/root/.cache/uv \
+    uv venv --quiet /opt/streamjoin \
+    && uv pip install --quiet --no-deps --python /opt/streamjoin --prefix /project . \
+    && find /project -name direct_url.json -delete
 
 # The content of each image in CycloneDX: from the installed packages, not from the requested ones.
 FROM uv AS sbom-tool
@@ -151,6 +154,7 @@ COPY --from=project /project /opt/streamjoin
 COPY --from=job-sbom /sbom.cdx.json /usr/share/streamjoin/
 COPY --chmod=755 job/entrypoint.sh /usr/local/bin/entrypoint
 ENV STREAMJOIN_JARS=/opt/streamjoin/jars \
+    STREAMJOIN_KEEP_RUNNING=true \
     SPARK_LOCAL_DIRS=/scratch
 ARG VERSION=0.1.0
 ARG REVISION=unknown

@@ -3,6 +3,7 @@
 StreamjoinError
 ├── SpecError             the spec is invalid; lists every problem with its field      (exit 2)
 ├── CheckpointError       the checkpoint and the spec or settings are incompatible
+│   └── FrozenSpecError   the spec changes frozen settings                              (exit 2)
 ├── TopicError            a topic is missing or unsuitable
 ├── RetentionError        Kafka deleted records before they were read
 ├── SecurityError         Kafka or the registry denies access, or a secret cannot be read
@@ -23,7 +24,7 @@ StreamjoinError
 └── SetupError            the machine or its settings are unsuitable, e.g. no Java
 
 ProposalError, SimulationError and UnknownSchemaError are in the modules that raise them. Every
-command exits with 1 on these errors, with 2 on a SpecError.
+command exits with 1 on these errors, with 2 if the spec is invalid.
 """
 
 from collections.abc import Callable
@@ -80,6 +81,12 @@ class SpecError(StreamjoinError):
 
 class CheckpointError(StreamjoinError):
     code = "checkpoint"
+
+
+class FrozenSpecError(CheckpointError):
+    """The spec has other values of settings that its checkpoint freezes."""
+
+    exit_code = 2
 
 
 class TopicError(StreamjoinError):

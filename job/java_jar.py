@@ -15,12 +15,6 @@ encoders of values, and the SQL worker."""
 JAVA_JAR = Path("streamjoin") / "streamjoin.jar"
 """Path of the jar in the folder with the jars of Spark's connector."""
 
-JARS_REMEDY = (
-    "Set STREAMJOIN_JARS to a folder with the jars of this version: `make setup` in a clone of the "
-    "repository creates it as .jars/spark, and the image of the job contains it as "
-    "/opt/streamjoin/jars"
-)
-
 CHECKSUM_ENTRY = "META-INF/streamjoin-sources.sha256"
 """File in the jar with the checksum of the sources that it was built from."""
 

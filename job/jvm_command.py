@@ -1,11 +1,10 @@
 """The parts of a command that starts a JVM with Spark's classes."""
 
-import os
-import shutil
-from importlib.util import find_spec
 from pathlib import Path
 
-from job.errors import SetupError
+from job.installation.folders import spark_jars
+from job.installation.jars import check_job_jars
+from job.installation.java import java_home
 from job.java_jar import JAVA_JAR
 
 _OPENED = (
@@ -31,14 +30,20 @@ JAVA_OPTIONS = (
 )
 
 # Optional file next to the jars: the classes of a join, mapped into memory instead of read from
-# jars (deploy/local/class_archive.py).
+# jars (job/class_archive.py).
 CLASS_ARCHIVE = "classes.jsa"
 
 
 def class_path_of(jars: Path) -> list[str]:
     """`jars`: the folder with the jars of the job. Java uses the class archive only if the class
-    path begins as when the archive was created."""
-    return [f"{jars}/*", f"{spark_jars()}/*", str(jars / JAVA_JAR)]
+    path begins as when the archive was created.
+
+    Raises ModuleNotFoundError without PySpark, and SetupError without Java or the right jars.
+    """
+    of_spark = spark_jars()
+    java()  # without it, the jars are not missing first
+    check_job_jars(jars)
+    return [f"{jars}/*", f"{of_spark}/*", str(jars / JAVA_JAR)]
 
 
 def class_archive_of(jars: Path) -> list[str]:
@@ -56,20 +61,5 @@ def class_archive_of(jars: Path) -> list[str]:
     ]
 
 
-def spark_jars() -> Path:
-    """The folder with the jars of PySpark and Hadoop. Does not import PySpark."""
-    pyspark = find_spec("pyspark")
-    if pyspark is None or pyspark.origin is None:
-        raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
-    return Path(pyspark.origin).parent / "jars"
-
-
 def java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    java = f"{home}/bin/java" if home else shutil.which("java")
-    if java is None or not Path(java).exists():
-        raise SetupError(
-            "no Java found: install a Java runtime 17 or later "
-            "(Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
-        )
-    return java
+    return str(java_home() / "bin" / "java")

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ from job.sql.questions import SqlQuestions
 
 if TYPE_CHECKING:
     from job.change.request import Successor
+    from job.change.spec_file import SpecFile
+    from job.control.command_log import CommandLog
     from job.spark.session import Jvm
 
 
@@ -32,24 +35,37 @@ PlanWith = Callable[[JoinSpec, SqlQuestions], JoinPlan]
 
 
 def serve(
-    written: WrittenSpec, plan_with: PlanWith, plan_of: PlanOf, settings: JobSettings
+    path: Path,
+    read: Callable[[Path], WrittenSpec],
+    plan_with: PlanWith,
+    plan_of: PlanOf,
+    settings: JobSettings,
 ) -> bool:
     """Run the job until a signal. Returns whether the query is FAILED at the end.
 
-    `plan_with`: as `plan_of`, with answers of the job's own JVM.
+    `read`: reads a spec file. Raises the failure of the query that a retry does not fix, unless the
+    settings keep the process running. `plan_with`: as `plan_of`, with answers of the job's own JVM.
     """
+    from job.change.spec_file import SpecFile
+    from job.control.command_log import CommandLog
     from job.spark.session import Jvm
 
     redaction = Redaction()
     log_to_stderr(redaction, settings.log_format)
+    written = read(path)
     spec = written.spec
     jvm: Jvm | None
     jvm = first = Jvm(settings, driver_options(spec.engine, spec.kafka.security), redaction)
     try:
         query = PlannedSpec(written, plan_with(spec, SqlQuestions(first.ask)))
+        commands = CommandLog()
+        spec_file = SpecFile(path, read, query, settings, redaction)
         while True:
             jvm = jvm or Jvm(settings, query.plan.driver_options, redaction)
-            has_failed, successor = run_query(jvm, query, plan_of, settings, redaction)
+            spec_file.continue_with(query)
+            has_failed, successor = run_query(
+                *(jvm, spec_file, commands, plan_of, settings, redaction)
+            )
             if successor is None:
                 return has_failed
             query, jvm = successor.query, successor.jvm
@@ -59,7 +75,12 @@ def serve(
 
 
 def run_query(
-    jvm: "Jvm", query: PlannedSpec, plan_of: PlanOf, settings: JobSettings, redaction: Redaction
+    jvm: "Jvm",
+    spec_file: "SpecFile",
+    commands: "CommandLog",
+    plan_of: PlanOf,
+    settings: JobSettings,
+    redaction: Redaction,
 ) -> tuple[bool, "Successor | None"]:
     """Run the query until a signal or a change. Returns whether it is FAILED, and its successor."""
     # Imported here so that the JVM starts in parallel.
@@ -75,7 +96,9 @@ def run_query(
     from job.protocol.status import QueryState
     from job.query.idleness import IdleSides
     from job.query.stats import QueryStats
+    from job.terminal import report_on_terminal
 
+    query = spec_file.running
     plan = query.plan
     stats = QueryStats(plan.topics, plan.deduplicated)
     resources = available_resources(settings, plan, cores=os.cpu_count() or 1)
@@ -97,9 +120,19 @@ def run_query(
     specs = SpecProcess()
     change = ChangeRequest(query, plan_of, settings, redaction, specs)
     runner = QueryRunner(
-        plan, settings, redaction, stats, idle_sides, identity, jvm, lineage, change
+        plan,
+        settings,
+        redaction,
+        stats,
+        idle_sides,
+        identity,
+        jvm,
+        lineage,
+        change,
+        spec_file,
+        commands,
     )
-    handler = ControlHandler(runner, stats, watch, plan, answer, specs)
+    handler = ControlHandler(runner, stats, watch, plan, answer, specs, spec_file)
     with (
         control_socket(settings.socket, handler),
         _handle_signals(runner.end),
@@ -107,10 +140,13 @@ def run_query(
         closing(watch),
         closing(handler),
         closing(specs),
+        report_on_terminal(plan, spec_file.path, settings, handler.status),
     ):
         watch.start()
         handler.start()
         state = runner.run()
+    if runner.failure is not None:
+        raise runner.failure
     # A signal has ended the job, or ends the process from here on until the next runner starts.
     return state is QueryState.FAILED, runner.successor
 

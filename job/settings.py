@@ -2,12 +2,14 @@
 
 import os
 from datetime import timedelta
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from job.errors import SetupError
+from job.installation.folders import job_jars
 
 LogFormat = Literal["auto", "json"]
 
@@ -36,8 +38,8 @@ class JobSettings(EnvironmentSettings):
 
     socket: Path = SOCKET
     """Unix-domain socket on which the service reaches the job."""
-    jars: Path = Path(__file__).parents[1] / ".jars" / "spark"
-    """Folder with Spark's Kafka connector."""
+    jars: Path = Field(default_factory=job_jars)
+    """Folder with Spark's Kafka connector and the compiled classes of the job."""
     spark_master: str = "local[*]"
     checkpoint_is_shared: bool = False
     """On a cluster: a checkpoint without a scheme is on a file system that all machines mount."""
@@ -50,6 +52,9 @@ class JobSettings(EnvironmentSettings):
     """Whether a new checkpoint may replace another query of the same name."""
     grace_seconds: float = Field(default=45, gt=0, le=_DAY_SECONDS)
     """How long a stop waits for the running batch before it interrupts the batch."""
+    keep_running: bool = False
+    """Whether the process stays up when the query has failed for good, so that the service shows
+    the reason and `restart` can follow."""
     log_format: LogFormat = "auto"
     """`json`: every line of the log is a JSON object. `auto`: lines of the JVM are plain text."""
     openlineage_url: str | None = None
@@ -78,8 +83,14 @@ class JobSettings(EnvironmentSettings):
 
 
 def read_settings(kind: type[Settings]) -> Settings:
-    """`kind` from the environment. SetupError names each variable with an invalid value."""
+    """`kind` from the environment. SetupError names each variable with an invalid value, and each
+    with a name like that of a setting."""
     names = {name: f"STREAMJOIN_{name.upper()}" for name in kind.model_fields}
+    for variable in os.environ:
+        if variable.startswith("STREAMJOIN_") and variable not in names.values():
+            # Variables of other programs have less similar names.
+            for close in get_close_matches(variable, names.values(), n=1, cutoff=0.93):
+                raise SetupError(f"unknown variable {variable}: did you mean {close}?")
     written = {
         name: os.environ[variable] for name, variable in names.items() if variable in os.environ
     }

@@ -19,10 +19,11 @@ from rich.console import Console
 
 from deploy.local.demo_check import CheckResult, check_result
 from deploy.local.demo_load import WATERMARK_DELAY_MS
-from deploy.local.demo_screen import Snapshot, live_screen, result_table, step
-from deploy.local.demo_service import Figures, is_ready
+from deploy.local.demo_screen import Snapshot, result_table, step
+from deploy.local.demo_service import Figures
 from deploy.local.demo_system import System, engine_note, start_system
 from deploy.local.demo_topics import Feed, OutputTail, output_rows, output_tail
+from job.api.screen import live_screen
 from job.errors import JobUnavailableError, StreamjoinError
 from job.spec.engine import Engine
 
@@ -109,9 +110,6 @@ class Watch:
             elapsed_seconds=time.monotonic() - self.start,
             sent=self.feed.sent,
             figures=now,
-            is_ready=is_ready(self.system.addresses.service),
-            matched=self.tail.matched,
-            unmatched=self.tail.unmatched,
             newest_matched=list(self.tail.newest_matched),
             newest_unmatched=list(self.tail.newest_unmatched),
             addresses=self.system.addresses,

@@ -1,41 +1,30 @@
-"""Screen of the demo: a live table on a terminal, otherwise a line every few seconds.
+"""Screen of the demo: that of `streamjoin watch`, with the records sent and the newest results.
 
 It renders Snapshots and polls nothing.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from deploy.local.demo_check import CheckResult, Finding
-from deploy.local.demo_load import SIDES, TOPICS, Side
+from deploy.local.demo_load import SIDES, Side
 from deploy.local.demo_service import Figures
+from job.api.screen import headline, query_table, sides_table
+from job.api.texts import progress_line
 
-# Interval of progress lines without a terminal, for example in continuous integration.
-LINE_SECONDS = 5.0
-# Lines of the screen without the sample rows; with three of these it fits into 24 lines.
-OTHER_LINES = 21
-SAMPLE_ROWS_MIN, SAMPLE_ROWS_MAX = 3, 15
+# Lines of the screen without the sample rows; with two of these it fits into 24 lines.
+OTHER_LINES = 22
+SAMPLE_ROWS_MIN, SAMPLE_ROWS_MAX = 2, 15
 MISSING = "-"
-# Explains the empty screen while Spark plans and warms up.
-FIRST_BATCH = "the first one takes some seconds"
 
 Row = Mapping[str, object]
-
-STYLES = {
-    "RUNNING": "bold green",
-    "FAILED": "bold red",
-    "RESTARTING": "bold yellow",
-    "PAUSED": "bold yellow",
-    "STOPPED": "bold yellow",
-}
 
 
 @dataclass(frozen=True)
@@ -54,21 +43,40 @@ class Snapshot:
     elapsed_seconds: float
     sent: Mapping[Side, int]
     figures: Figures | None
-    is_ready: bool
-    matched: int
-    unmatched: int
     newest_matched: Sequence[Row]
     newest_unmatched: Sequence[Row]
     addresses: Addresses
 
-    @property
-    def state(self) -> str:
-        return self.figures.query.state if self.figures else "no answer"
+    def rendered(self, height: int) -> RenderableType:
+        minutes, seconds = divmod(int(self.elapsed_seconds), 60)
+        question = "which impressions were clicked within 10 s?"
+        rows = max(SAMPLE_ROWS_MIN, min(SAMPLE_ROWS_MAX, height - OTHER_LINES))
+        return Group(
+            headline(
+                Text.assemble(("Streamjoin  ", "bold"), question),
+                f"{self.phase}  {minutes}:{seconds:02}",
+            ),
+            *self._job(),
+            "",
+            _sample(self, rows),
+            "",
+            _addresses(self.addresses),
+        )
+
+    def _job(self) -> Iterator[RenderableType]:
+        if self.figures is None:
+            yield Text("no answer", "bold")
+            return
+        query = self.figures.query
+        sent = ("sent", tuple(f"{self.sent[side]:,}" for side in SIDES))
+        yield sides_table(query, self.at, before=[sent])
+        yield query_table(query, self.at)
 
     @property
-    def watermark_trail_seconds(self) -> float | None:
-        watermark = self.figures.query.watermark if self.figures else None
-        return None if watermark is None else (self.at - watermark).total_seconds()
+    def line(self) -> str:
+        query = None if self.figures is None else self.figures.query
+        job = "no answer" if query is None else progress_line(query, self.at)
+        return f"{self.elapsed_seconds:4.0f} s  {self.phase}  {job}"
 
 
 @contextmanager
@@ -78,44 +86,6 @@ def step(console: Console, name: str) -> Iterator[None]:
     with console.status(f"{name} …"):
         yield
     console.print(f"  {name:<46} {time.monotonic() - start:5.1f} s")
-
-
-@contextmanager
-def live_screen(console: Console) -> Iterator[Callable[[Snapshot], None]]:
-    """Yields the function that renders a snapshot."""
-    if not console.is_terminal:
-        yield _lines(console)
-        return
-    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
-        yield lambda snapshot: live.update(dashboard(snapshot, console.height), refresh=True)
-
-
-def dashboard(snapshot: Snapshot, height: int) -> RenderableType:
-    rows = max(SAMPLE_ROWS_MIN, min(SAMPLE_ROWS_MAX, height - OTHER_LINES))
-    return Group(
-        _headline(snapshot),
-        "",
-        _sides(snapshot),
-        _query(snapshot),
-        "",
-        _sample(snapshot, rows),
-        "",
-        _addresses(snapshot.addresses),
-    )
-
-
-def progress_line(snapshot: Snapshot) -> str:
-    figures = snapshot.figures
-    start = f"{snapshot.elapsed_seconds:4.0f} s  {snapshot.state}"
-    if figures is None:
-        return start
-    read = ", ".join(f"{figures.query.side(side).input_records:,} {TOPICS[side]}" for side in SIDES)
-    return (
-        f"{start}  {snapshot.phase} · read {read} · "
-        f"out {snapshot.matched:,} matched, {snapshot.unmatched:,} unmatched · "
-        f"lag {_count(figures.lag)} · watermark {_trail(snapshot)} · "
-        f"state {_count(_state_rows(figures))} rows · bad {sum(_bad_by_reason(figures).values()):,}"
-    )
 
 
 def result_table(result: CheckResult) -> RenderableType:
@@ -137,77 +107,6 @@ def _mark(finding: Finding) -> Text:
     return Text("ok", "green")
 
 
-def _lines(console: Console) -> Callable[[Snapshot], None]:
-    due = 0.0
-
-    def show(snapshot: Snapshot) -> None:
-        nonlocal due
-        if snapshot.elapsed_seconds >= due:
-            due = snapshot.elapsed_seconds + LINE_SECONDS
-            console.print(progress_line(snapshot), soft_wrap=True)
-
-    return show
-
-
-def _headline(snapshot: Snapshot) -> RenderableType:
-    line = Table.grid(expand=True)
-    line.add_column()
-    line.add_column(justify="right")
-    minutes, seconds = divmod(int(snapshot.elapsed_seconds), 60)
-    title = Text.assemble(("Streamjoin  ", "bold"), "which impressions were clicked within 10 s?")
-    line.add_row(title, Text(f"{snapshot.phase}  {minutes}:{seconds:02}", "dim"))
-    return line
-
-
-def _sides(snapshot: Snapshot) -> RenderableType:
-    """A column per topic. Unknown values are shown as a dash, not as zero."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    table.add_column("", style="dim", width=14)
-    for side in SIDES:
-        table.add_column(TOPICS[side], justify="right", width=14)
-    table.add_row("sent", *(f"{snapshot.sent[side]:,}" for side in SIDES))
-    figures = snapshot.figures
-    if figures is None:
-        return table
-    sides = [figures.query.side(side) for side in SIDES]
-    table.add_row("read", *(_count(side.input_records) for side in sides))
-    table.add_row("lag", *(_count(side.offsets_behind_latest_total) for side in sides))
-    bad = [sum(figures.bad_records(side, r) for r in figures.bad_reasons(side)) for side in SIDES]
-    table.add_row("bad records", *map(_count, bad))
-    return table
-
-
-def _query(snapshot: Snapshot) -> RenderableType:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style="dim", width=14)
-    table.add_column()
-    table.add_row("state", _state(snapshot))
-    figures = snapshot.figures
-    written = figures.metric("output_records_total") if figures else None
-    out = f"{_count(written)}  ({snapshot.matched:,} matched, {snapshot.unmatched:,} unmatched)"
-    table.add_row("rows out", out)
-    table.add_row("watermark", _watermark(snapshot))
-    if figures is None:
-        return table
-    batch = figures.query.last_batch
-    last = (
-        f"{batch.duration_seconds:.2f} s, {batch.input_records:,} records" if batch else FIRST_BATCH
-    )
-    late = figures.metric("late_rows_total")
-    table.add_row("last batch", last)
-    table.add_row("join state", f"{_count(_state_rows(figures))} rows, {late:,} late rows")
-    bad = [f"{count} {reason}" for reason, count in sorted(_bad_by_reason(figures).items())]
-    table.add_row("bad records", ", ".join(bad) or "none")
-    return table
-
-
-def _state(snapshot: Snapshot) -> Text:
-    text = Text(snapshot.state, STYLES.get(snapshot.state, "bold"))
-    text.append(" ready" if snapshot.is_ready else " not ready", "dim")
-    phase = snapshot.figures.query.phase if snapshot.figures else None
-    return text.append(f", {phase.replace('_', ' ')}", "dim") if phase else text
-
-
 def _sample(snapshot: Snapshot, height: int) -> RenderableType:
     """Two thirds matched rows, one third unmatched: these come in bursts, when windows end."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
@@ -216,7 +115,7 @@ def _sample(snapshot: Snapshot, height: int) -> RenderableType:
     table.add_column("user", width=10)
     table.add_column("shown_at", width=12)
     table.add_column("clicked_at", width=14)
-    unmatched = height // 3
+    unmatched = max(1, height // 3)
     _add_rows(table, snapshot.newest_matched, height - unmatched, style="")
     _add_rows(table, snapshot.newest_unmatched, unmatched, style="dim")
     return table
@@ -241,36 +140,6 @@ def _addresses(addresses: Addresses) -> RenderableType:
     table.add_row("Kafka", f"{addresses.broker}  impressions + clicks → attributed")
     table.add_row("logs", Text.assemble(addresses.folder, ("   Ctrl-C stops everything", "dim")))
     return table
-
-
-def _watermark(snapshot: Snapshot) -> str:
-    watermark = snapshot.figures.query.watermark if snapshot.figures else None
-    if watermark is None:
-        return "none yet"
-    return f"{watermark.astimezone(UTC):%H:%M:%S} UTC, {_trail(snapshot)}"
-
-
-def _trail(snapshot: Snapshot) -> str:
-    seconds = snapshot.watermark_trail_seconds
-    if seconds is None:
-        return "none yet"
-    # The closing records have event times in the future, so that the last windows end.
-    return f"{seconds:.1f} s behind now" if seconds >= 0 else f"{-seconds:.1f} s ahead of now"
-
-
-def _state_rows(figures: Figures) -> int | None:
-    return figures.query.last_batch.state_rows if figures.query.last_batch else None
-
-
-def _bad_by_reason(figures: Figures) -> dict[str, int]:
-    return {
-        reason: sum(figures.bad_records(side, reason) for side in SIDES)
-        for reason in set().union(*(figures.bad_reasons(side) for side in SIDES))
-    }
-
-
-def _count(records: int | None) -> str:
-    return MISSING if records is None else f"{records:,}"
 
 
 def _clock(iso: object) -> str:

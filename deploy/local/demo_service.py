@@ -1,59 +1,29 @@
 """Reads the state of the job from the service's public HTTP API."""
 
 import http.client
-import json
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from functools import cache
 
 from prometheus_client.parser import text_string_to_metric_families
-from pydantic import BaseModel
 
 from deploy.local.demo_load import SIDES, Side
+from job.api.client import HttpClient
+from job.api.query import QueryView
+from job.errors import StreamjoinError
 
 # The service itself waits a second for the job.
 ANSWER_SECONDS = 3.0
 # A proxy from the environment cannot reach the loopback addresses of this machine.
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
-
-class SideAnswer(BaseModel):
-    input_records: int
-    offsets_behind_latest_total: int | None
-
-
-class BatchAnswer(BaseModel):
-    duration_seconds: float
-    input_records: int
-    state_rows: int | None
-
-
-class FailureAnswer(BaseModel):
-    message: str
-
-
-class QueryAnswer(BaseModel):
-    """The fields of GET /v1/query that the demo shows."""
-
-    state: str
-    phase: str | None = None
-    watermark: datetime | None
-    last_batch: BatchAnswer | None
-    last_failure: FailureAnswer | None
-    left: SideAnswer
-    right: SideAnswer
-
-    def side(self, side: Side) -> SideAnswer:
-        return self.left if side == "left" else self.right
-
-
 Labels = frozenset[tuple[str, str]]
 
 
 @dataclass(frozen=True)
 class Figures:
-    query: QueryAnswer
+    query: QueryView
     samples: Mapping[tuple[str, Labels], float]
     """The samples of GET /metrics, by name and labels."""
 
@@ -81,21 +51,18 @@ class Figures:
 def figures(url: str) -> Figures | None:
     """The current figures. None: the service, or the job behind it, does not answer."""
     try:
-        query = QueryAnswer.model_validate_json(_got(f"{url}/v1/query"))
-        return Figures(query, _samples(_got(f"{url}/metrics")))
-    except (OSError, http.client.HTTPException):
+        return Figures(_client(url).query(), _samples(_metrics(url)))
+    except (StreamjoinError, OSError, http.client.HTTPException):
         return None
 
 
-def is_ready(url: str) -> bool:
-    try:
-        return bool(json.loads(_got(f"{url}/readyz")))
-    except (OSError, http.client.HTTPException):
-        return False
+@cache
+def _client(url: str) -> HttpClient:
+    return HttpClient(url, token=None, name=None)
 
 
-def _got(url: str) -> str:
-    with _DIRECTLY.open(url, timeout=ANSWER_SECONDS) as answer:
+def _metrics(url: str) -> str:
+    with _DIRECTLY.open(f"{url}/metrics", timeout=ANSWER_SECONDS) as answer:
         content: bytes = answer.read()
     return content.decode()
 

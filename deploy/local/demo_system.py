@@ -19,11 +19,11 @@ from rich.console import Console
 from deploy.local.demo_load import OUTPUT_TOPIC, TOPICS
 from deploy.local.demo_screen import Addresses, step
 from deploy.local.demo_service import Figures, figures
-from deploy.local.java import java_home
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.ports import HOST
 from deploy.local.processes import last_lines, start_child, stop_child
 from job.errors import BrokerError, QueryError, SetupError
+from job.installation.java import java_home
 from job.spec.engine import Engine
 
 RUNS = Path(__file__).parents[2] / "data" / "demo"

@@ -142,12 +142,10 @@ class Feed:
 
 
 class OutputTail:
-    """The growing output topic: number of results, and the newest rows of either kind."""
+    """The newest rows of either kind in the growing output topic."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
-        self.matched = 0
-        self.unmatched = 0
         self.newest_matched: deque[dict[str, object]] = deque(maxlen=SAMPLE_ROWS)
         self.newest_unmatched: deque[dict[str, object]] = deque(maxlen=SAMPLE_ROWS)
 
@@ -159,10 +157,8 @@ class OutputTail:
 
     def _take_in(self, row: dict[str, object]) -> None:
         if row.get("clicked_at") is None:
-            self.unmatched += 1
             self.newest_unmatched.append(row)
         else:
-            self.matched += 1
             self.newest_matched.append(row)
 
 

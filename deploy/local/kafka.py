@@ -28,11 +28,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-
     NewTopic,
 )
 
-from deploy.local.jars import jar_folder
-from deploy.local.java import java_home
 from deploy.local.ports import HOST, free_ports
 from deploy.local.processes import last_lines, start_child, stop_child
 from job.errors import BrokerError, StreamjoinError, TopicError
+from job.installation.jars import jar_folder
+from job.installation.java import java_home
 
 DATA_FOLDER = Path(__file__).parents[2] / "data" / "kafka"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
@@ -355,7 +355,10 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=9092, help="default: 9092")
     parser.add_argument("--folder", type=Path, default=DATA_FOLDER, help="default: data/kafka")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end the same way as on Ctrl-C
+    # SIGTERM ends the same way as Ctrl-C. A shell without job control starts a program with `&` so
+    # that it ignores SIGINT.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
     try:
         with EmbeddedKafka(arguments.folder, port=arguments.port) as kafka:
             print(f"Kafka answers at {kafka.bootstrap_servers}; Ctrl-C ends it.", flush=True)

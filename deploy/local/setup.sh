@@ -17,14 +17,7 @@ main() {
   say "Python packages into .venv (about 600 MB the first time)"
   sync_packages "$python"
   ensure_java
-  say "Java: $(cat .tools/java_home)"
-  say "Jars into .jars"
-  .venv/bin/python -m deploy.local.jars
-  say "Java classes of the job, compiled"
-  .venv/bin/python -m deploy.local.processor
-  say "Class archive for faster starts (takes half a minute)"
-  .venv/bin/python -m deploy.local.class_archive ||
-    say "The class archive was not created: each start takes some seconds longer. Nothing else changes."
+  .venv/bin/streamjoin setup
   stamp >"$STAMP"
   say "Ready."
 }
@@ -94,7 +87,7 @@ ensure_java() {
   mkdir -p .tools
   # The file may contain a Java that no longer exists: JAVA_HOME and this machine are checked again.
   rm -f .tools/java_home
-  if ! .venv/bin/python -m deploy.local.java >/dev/null 2>&1 && can_apt; then
+  if ! .venv/bin/python -m job.installation.java >/dev/null 2>&1 && can_apt; then
     say "Java through apt-get"
     # Debian and Ubuntu releases have different ones of these: try each.
     apt_install openjdk-17-jre-headless 2>/dev/null ||
@@ -102,7 +95,7 @@ ensure_java() {
       apt_install default-jre-headless || true
   fi
   # If there is still none, this prints how to install one.
-  home=$(.venv/bin/python -m deploy.local.java)
+  home=$(.venv/bin/python -m job.installation.java)
   printf '%s\n' "$home" >.tools/java_home
 }
 

@@ -1,4 +1,4 @@
-"""Polls the brokers for the first and last offsets of both topics, and commits group offsets.
+"""Polls the brokers for the offsets of the topics, and commits group offsets.
 
 The offsets that the query has read are committed to the group `streamjoin-<name>` for ordinary lag
 tools: Spark keeps its offsets only in the checkpoint. No decision depends on the group.
@@ -20,9 +20,11 @@ from job.kafka.clients import (
     AdminClient,
     admin,
     describe_error,
+    list_offsets,
     list_offsets_of_topics,
 )
 from job.kafka.group_offsets import GroupOffsets
+from job.kafka.topic_ids import topics as describe_topics
 from job.kafka.topic_patterns import matching_topics
 from job.plan.plan import JoinPlan
 from job.protocol.reports import BrokerReport, SideOffsets
@@ -61,6 +63,7 @@ class BrokerWatch:
         self._committed: Offsets | None = None
         self._ends: dict[Side, tuple[dict[int, int], dict[int, int]]] = {}
         self._written: tuple[datetime, Offsets] | None = None
+        self._output: dict[int, int] | None = None
         self._new_topics: Mapping[Side, list[str]] = {}
         self._answered_at: datetime | None = None
         self._error: str | None = None
@@ -78,6 +81,7 @@ class BrokerWatch:
         return BrokerReport(
             left=self._side("left"),
             right=self._side("right"),
+            output=SideOffsets(topic=self._plan.output.topic, latest=self._output),
             answered_at=self._answered_at,
             error=self._error,
         )
@@ -111,6 +115,8 @@ class BrokerWatch:
             if time.monotonic() >= next_poll:
                 next_poll = time.monotonic() + POLL_SECONDS
                 _try(self._poll, self._failed)
+                if self._error is None:
+                    _try(self._poll_output, self._output_failed)
             if self._error is None:
                 _try(self._commit, self._commit_failed)
         self._group = None  # ends its connections, on this thread
@@ -124,7 +130,7 @@ class BrokerWatch:
     def _commit_failed(self, reason: str) -> None:
         """Only lag tools need the group: the lag is still measured without an ACL for it."""
         if self._commit_error is None:
-            _log.warning("offsets_not_committed", group=group_name(self._plan), reason=reason)
+            _log.warning("offsets_not_committed", group=self._plan.consumer_group, reason=reason)
         self._commit_error = reason
 
     def _admin(self) -> AdminClient:
@@ -137,7 +143,7 @@ class BrokerWatch:
         if read is None or read == self._committed:
             return
         if self._group is None:
-            self._group = GroupOffsets(self._settings(), group_name(self._plan))
+            self._group = GroupOffsets(self._settings(), self._plan.consumer_group)
         self._group.commit(group_offsets(self._topics(), read))
         self._committed, self._commit_error = read, None
 
@@ -153,6 +159,13 @@ class BrokerWatch:
         if self._error is not None:
             _log.info("brokers_back")
         self._ends, self._answered_at, self._error = ends, datetime.now(UTC), None
+
+    def _poll_output(self) -> None:
+        self._output = _output_ends(self._admin(), self._plan.output.topic)
+
+    def _output_failed(self, _: str) -> None:
+        """The lag of the inputs is known nevertheless."""
+        self._output = None
 
     def _find_new_topics(self, client: AdminClient, topics: Topics) -> None:
         """Find the matching topics of patterns that a restart would add."""
@@ -172,10 +185,6 @@ def _try(step: Callable[[], None], failed: Callable[[str], None]) -> None:
         step()
     except Exception as error:
         failed(describe_error(error) if isinstance(error, KafkaException) else str(error))
-
-
-def group_name(plan: JoinPlan) -> str:
-    return f"streamjoin-{plan.name}"
 
 
 def group_offsets(topics: Topics, read: Offsets) -> list[TopicPartition]:
@@ -205,6 +214,18 @@ def _ends(client: AdminClient, topics: SourceTopics) -> tuple[dict[int, int], di
         for which in (EARLIEST, LATEST)
     )
     return earliest, latest
+
+
+def _output_ends(client: AdminClient, topic: str) -> dict[int, int] | None:
+    """Per partition the offset after the last committed record. None: the topic does not exist.
+
+    The topic is described first: a request for its offsets could create it.
+    """
+    described = describe_topics(client, [topic]).get(topic)
+    if described is None:
+        return None
+    partitions = range(described.partitions)
+    return list_offsets(client, topic, partitions, LATEST, IsolationLevel.READ_COMMITTED)
 
 
 def _written(

@@ -1,6 +1,7 @@
 """Clients of confluent-kafka: how they are created, how a topic is written and read to its end, and
 the wording of their errors."""
 
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -38,6 +39,7 @@ __all__ = [
     "ANY_PARTITION",
     "EARLIEST",
     "LATEST",
+    "NOT_READABLE",
     "AclOperation",
     "AdminClient",
     "NewPartitions",
@@ -48,6 +50,7 @@ __all__ = [
     "connect",
     "consumer",
     "describe_error",
+    "headers_of",
     "list_offsets",
     "list_offsets_of_topics",
     "no_broker",
@@ -55,6 +58,7 @@ __all__ = [
     "produce",
     "read_to_end",
     "topic_settings",
+    "unresolved_hosts",
 ]
 
 T = TypeVar("T")
@@ -67,6 +71,15 @@ producers, which fails the transaction with a better message."""
 _ROOM_POLL_SECONDS = 0.1
 EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+NOT_READABLE = frozenset(
+    {
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+"""Codes of a topic that does not exist, or that the client may not read."""
 
 _connected: WeakSet[AdminClient] = WeakSet()
 
@@ -181,17 +194,32 @@ def poll(client: Consumer, seconds: float) -> Message | None:
     raise KafkaException(error)
 
 
+def headers_of(message: Message) -> list[tuple[str, bytes | None]]:
+    return [
+        (name, content.encode() if isinstance(content, str) else content)
+        for name, content in _pairs(message.headers())
+    ]
+
+
+def _pairs(headers: object) -> Iterable[tuple[str, str | bytes | None]]:
+    if isinstance(headers, Mapping):
+        return list(headers.items())
+    return list(headers) if isinstance(headers, list) else []
+
+
 def read_to_end(
     settings: Mapping[str, Any],
     topic: str,
     group: str,
     seconds: float,
     starts: Mapping[int, int] | None = None,
+    ends: Mapping[int, int] | None = None,
 ) -> Iterator[Message]:
     """The committed records of a topic up to its present end, one partition after another.
 
     `starts`: first offset of partitions; -1: their ends. The others are read from the beginning.
-    Raises KafkaException, or BrokerError if no record arrives for `seconds`.
+    `ends`: offsets before which the reading ends. Raises KafkaException, or BrokerError if no
+    record arrives for `seconds`.
     """
     with closing(consumer(settings, group)) as client:
         metadata = client.list_topics(topic, seconds).topics[topic]
@@ -199,11 +227,16 @@ def read_to_end(
             raise KafkaException(metadata.error)
         for partition in sorted(metadata.partitions):
             start = TopicPartition(topic, partition, (starts or {}).get(partition, 0))
-            yield from _read_partition(client, start, seconds)
+            yield from _read_partition(client, start, seconds, (ends or {}).get(partition))
 
 
-def _read_partition(client: Consumer, start: TopicPartition, seconds: float) -> Iterator[Message]:
-    _, end = client.get_watermark_offsets(start, seconds)
+def _read_partition(
+    client: Consumer, start: TopicPartition, seconds: float, end: int | None
+) -> Iterator[Message]:
+    if end is None:
+        _, end = client.get_watermark_offsets(start, seconds)
+    if start.offset >= end:
+        return
     client.assign([start])
     while True:
         message = poll(client, seconds)
@@ -274,9 +307,27 @@ def describe_error(error: KafkaException) -> str:
 
 
 def no_broker(access: "KafkaAccess", error: KafkaException | str) -> BrokerError:
+    servers = access.bootstrap_servers
+    if hosts := unresolved_hosts(servers):
+        return BrokerError(
+            f"no broker answers at {servers}: this machine finds no address of {', '.join(hosts)}: "
+            "correct the host in kafka.bootstrap_servers, or add it to DNS or to /etc/hosts"
+        )
     reason = error if isinstance(error, str) else describe_error(error)
     tls = "" if access.security else ". If it requires TLS or a login, set kafka.security"
     return BrokerError(
-        f"no broker answers at {access.bootstrap_servers} ({reason}): check that it is running and "
+        f"no broker answers at {servers} ({reason}): check that it is running and "
         f"that kafka.bootstrap_servers is correct as seen from this machine{tls}"
     )
+
+
+def unresolved_hosts(servers: str) -> list[str]:
+    """The hosts of bootstrap servers, if none of them has an address. Empty: one has."""
+    hosts = [server.strip().rpartition(":")[0].strip("[]") for server in servers.split(",")]
+    for host in hosts:
+        try:
+            socket.getaddrinfo(host, None)
+        except (OSError, UnicodeError):
+            continue
+        return []
+    return hosts

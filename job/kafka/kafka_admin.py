@@ -8,7 +8,14 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from job.errors import BrokerError, SecurityError, StreamjoinError
-from job.kafka.clients import ANSWER_SECONDS, AdminClient, admin, describe_error, no_broker
+from job.kafka.clients import (
+    ANSWER_SECONDS,
+    AdminClient,
+    admin,
+    describe_error,
+    no_broker,
+    unresolved_hosts,
+)
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.spec.security import Mechanism
 from job.waiting import wait_until
@@ -38,10 +45,15 @@ class KafkaAdmin:
         except KafkaException as error:
             raise no_broker(self.access, error) from error
 
+    def raise_refusal(self) -> None:
+        """Raise the permanent failure that the client has reported, for example a refused login."""
+        self.client.poll(0)
+        for error in self._errors:
+            if (refusal := _refusal(error, self.access)) is not None:
+                raise refusal
+
     def described(self, topics: set[str]) -> "dict[str, Future[Any]]":
         """Description of each topic. A refused login ends the wait: it is not retried."""
-        self.client.poll(0)
-        self._errors.clear()  # of earlier questions
         answers: dict[str, Future[Any]] = self.client.describe_topics(
             TopicCollection(sorted(topics)),
             include_authorized_operations=True,
@@ -49,14 +61,17 @@ class KafkaAdmin:
         )
 
         def have_arrived() -> bool:
-            self.client.poll(0)
-            for error in self._errors:
-                if (refusal := _refusal(error, self.access)) is not None:
-                    raise refusal
+            self.raise_refusal()
+            if any(error.code() == KafkaError._RESOLVE for error in self._errors) and (
+                unresolved_hosts(self.access.bootstrap_servers)
+            ):
+                raise no_broker(self.access, self._errors[-1].str())
             return all(answer.done() for answer in answers.values())
 
         if not wait_until(have_arrived, ANSWER_SECONDS, _POLL_SECONDS):
             raise no_broker(self.access, "; ".join(_messages(self._errors)) or "no answer")
+        # They do not end the next question. Those of the login may come before the first one.
+        self._errors.clear()
         return answers
 
 
@@ -65,6 +80,9 @@ def _refusal(error: KafkaError, access: KafkaAccess) -> StreamjoinError | None:
     message, servers, security = error.str(), access.bootstrap_servers, access.security
     if security is None:
         return None
+    is_msk = security.mechanism is Mechanism.AWS_MSK_IAM
+    if is_msk and "OAUTHBEARER token" in message:  # the start has found credentials
+        return BrokerError(f"AWS returns no credentials for kafka.security: {message}")
     if "OAUTHBEARER token" in message:
         where = f"{security.token_endpoint} returns no token: {message}"
         if "error" in message:  # the endpoint's own response, by RFC 6749
@@ -74,9 +92,14 @@ def _refusal(error: KafkaError, access: KafkaAccess) -> StreamjoinError | None:
         )
     if error.code() == KafkaError._AUTHENTICATION:
         what = "the token" if security.mechanism is Mechanism.OAUTHBEARER else "user and password"
+        remedy = f"Correct {what} in kafka.security, or contact the administrator of the broker"
+        if is_msk:
+            remedy = (
+                "Correct kafka.security.region, or allow kafka-cluster:Connect in the IAM policy"
+            )
         return SecurityError(
-            f"Kafka at {servers} refuses the login ({security}): {message}. Correct {what} in "
-            "kafka.security, or contact the administrator of the broker, then `restart`"
+            f"Kafka at {servers} refuses the login ({security}): {message}. {remedy}, then "
+            "`restart`"
         )
     if error.code() == KafkaError._SSL or "SSL alert" in message:
         return SecurityError(

@@ -11,13 +11,15 @@ from typing import Literal
 from confluent_kafka import KafkaError, KafkaException
 
 from job.errors import SecurityError, TopicError
+from job.kafka import acls
+from job.kafka.acls import Grant
 from job.kafka.clients import AclOperation, answer, no_broker
 from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.security import KafkaAccess
 from job.kafka.topic_settings import TopicSettings, check_settings, read_settings
-from job.plan.plan import JoinPlan, SidePlan
+from job.plan.plan import JoinPlan
+from job.plan.side_plan import SidePlan
 from job.spec.output import Delivery
-from job.spec.security import Mechanism, Protocol
 from job.spec.sides import SIDES
 from job.spec.source_topics import PARTITIONS_MAX
 
@@ -34,6 +36,10 @@ class TopicUse:
     operations: tuple[Literal["Read", "Write"], ...]
     is_created: bool = False
     """Whether the job creates the topic if it does not exist."""
+
+    @property
+    def grant(self) -> Grant:
+        return Grant(self.operations, f"--topic {self.topic}")
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ def check_topics(plan: JoinPlan, kafka: KafkaAdmin) -> TopicsSnapshot:
     access to a topic, TopicError if a topic does not exist, has too many partitions, or has
     settings with which the broker would refuse records.
     """
-    partitions = _partitions(_topic_uses(plan), kafka)
+    partitions = _partitions(plan, kafka)
     _check_partition_counts(plan, partitions)
     output = read_settings(kafka, plan.output.topic)
     letters = plan.dead_letter
@@ -110,9 +116,10 @@ def _sources(side: SidePlan) -> Iterator[TopicUse]:
         yield TopicUse(f"{side.side}.{field}", name, ("Read",))
 
 
-def _partitions(uses: list[TopicUse], kafka: KafkaAdmin) -> dict[str, int]:
-    """Number of partitions of each topic that exists. Raises SecurityError or TopicError if the
-    job cannot use a topic."""
+def _partitions(plan: JoinPlan, kafka: KafkaAdmin) -> dict[str, int]:
+    """Number of partitions of each topic that exists. Raises SecurityError or TopicError with all
+    topics that the job cannot use; SecurityError also with the other rights that are missing."""
+    uses = _topic_uses(plan)
     answers, access = kafka.described({use.topic for use in uses}), kafka.access
     missing, denied, partitions = [], [], {}
     for use in uses:
@@ -132,26 +139,19 @@ def _partitions(uses: list[TopicUse], kafka: KafkaAdmin) -> dict[str, int]:
             # Brokers before 2.3 do not return operations.
             if allowed and not {_OPERATIONS[name] for name in use.operations} <= set(allowed):
                 denied.append(use)
+    texts = []
     if denied:
-        raise SecurityError(
-            f"Kafka at {access.bootstrap_servers} denies access to topics; grant it with\n"
-            + "\n".join(_grants(denied, access))
+        texts.append(
+            acls.denied([(f"{use.field} {use.topic}", use.grant) for use in denied], plan, access)
         )
     if missing:
-        raise TopicError(
+        texts.append(
             f"topics do not exist on {access.bootstrap_servers}; create them with\n"
             + "\n".join(_creations(missing, access))
         )
+    if texts:
+        raise (SecurityError if denied else TopicError)("\n".join(texts))
     return partitions
-
-
-def _grants(denied: list[TopicUse], access: KafkaAccess) -> Iterator[str]:
-    for use in denied:
-        yield (
-            f"  {use.field} {use.topic}: kafka-acls.sh --bootstrap-server "
-            f"{access.bootstrap_servers} --add --allow-principal '{_principal(access)}' "
-            f"{' '.join(f'--operation {name}' for name in use.operations)} --topic {use.topic}"
-        )
 
 
 def _creations(missing: list[TopicUse], access: KafkaAccess) -> Iterator[str]:
@@ -160,15 +160,3 @@ def _creations(missing: list[TopicUse], access: KafkaAccess) -> Iterator[str]:
             f"  {use.field} {use.topic}: kafka-topics.sh --bootstrap-server "
             f"{access.bootstrap_servers} --create --topic {use.topic} --partitions 4"
         )
-
-
-def _principal(access: KafkaAccess) -> str:
-    """The principal of the job, as far as it is known without the broker."""
-    security = access.security
-    if security is None or security.protocol is Protocol.PLAINTEXT:
-        return "User:ANONYMOUS"
-    if security.mechanism is Mechanism.OAUTHBEARER:
-        return "User:<the token's subject>"
-    if security.mechanism is None:
-        return "User:<the subject of certificate_file>" if security.key_file else "User:ANONYMOUS"
-    return f"User:{security.username}"

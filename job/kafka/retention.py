@@ -14,6 +14,14 @@ from job.kafka.kafka_admin import KafkaAdmin
 from job.plan.plan import JoinPlan
 from job.spec.sides import SIDES, Side
 from job.spec.source_topics import SourceTopics
+from job.spec.start_positions import StartPositions
+
+_CONTINUE = "To continue without them: "
+_KEEP_STATE = (
+    "To continue without them and keep the state: `stop`, or end the job; then `streamjoin "
+    "checkpoint skip-gap SPEC`; then `resume`, or start the job. To continue without them and "
+    "without the state: "
+)
 
 
 @dataclass(frozen=True)
@@ -30,10 +38,21 @@ class Gap:
 
     def __str__(self) -> str:
         place = f"{self.topic} partition {self.partition}"
-        if self.read < self.earliest:
-            count = self.earliest - self.read
-            return f"{place}: offsets {self.read} to {self.earliest - 1} ({count:,} records)"
-        return f"{place}: was read up to offset {self.read}, and now ends at {self.end}"
+        if self.was_truncated:
+            return f"{place}: was read up to offset {self.read}, and now ends at {self.end}"
+        last = self.earliest - 1
+        return f"{place}: offsets {self.read} to {last} ({self.records:,} records)"
+
+    @property
+    def was_truncated(self) -> bool:
+        """Whether the partition has lost records that were read. The next records get their
+        offsets, and therefore the ids of their results."""
+        return self.read > self.end
+
+    @property
+    def records(self) -> int:
+        """Offsets that do not exist any more: at most as many records."""
+        return max(0, self.earliest - self.read)
 
     @property
     def resume_offset(self) -> int:
@@ -42,13 +61,17 @@ class Gap:
         return self.earliest
 
 
-def check_retention(plan: JoinPlan, kafka: KafkaAdmin, read: Offsets | None) -> None:
-    """`read`: the next offsets to read. None: no batch has ended.
+def check_retention(
+    plan: JoinPlan, kafka: KafkaAdmin, read: Offsets | None, *, has_state: bool
+) -> None:
+    """`read`: the next offsets to read. None: no batch has ended. `has_state`: as
+    `has_complete_state`.
 
     Raises RetentionError with each lost range of offsets, or BrokerError if no broker answers.
     """
-    if read is not None and (gaps := _all_gaps(plan, kafka, read)):
-        raise RetentionError(_describe_gaps(plan, gaps))
+    if read is not None and (gaps := find_gaps(plan, kafka, read)):
+        keeps_state = has_state and not any(gap.was_truncated for gap in gaps)
+        raise RetentionError(_describe_gaps(plan, gaps, keeps_state=keeps_state))
 
 
 def check_added_topics(
@@ -66,14 +89,31 @@ def check_added_topics(
         }
         for side, topics in plan.topics.items()
     }
-    if gaps := _all_gaps(plan, kafka, added):
+    if gaps := find_gaps(plan, kafka, added):
         raise RetentionError(
-            f"{_describe_gaps(plan, gaps)}. Or start without the topic: set a "
+            f"{_describe_gaps(plan, gaps, keeps_state=False)}. Or start without the topic: set a "
             f"{gaps[0].side}.topic_pattern that does not match it, e.g. (?!{gaps[0].topic}$)…"
         )
 
 
-def _all_gaps(plan: JoinPlan, kafka: KafkaAdmin, read: Offsets) -> list[Gap]:
+def next_offsets(
+    plan: JoinPlan, read: Offsets | None, starts: StartPositions | None
+) -> Offsets | None:
+    """The next offset to read of each partition. None, or a side without offsets: not known.
+
+    `read`: those of the checkpoint. `starts`: those of a new checkpoint, if `read` is None. Spark
+    reads a partition without an offset, which was added since, from its first record.
+    """
+    if read is None:
+        if starts is None:
+            return None
+        named = {side: starts.side(side) for side in SIDES}
+        read = {side: {} if isinstance(start, str) else start for side, start in named.items()}
+    added = {side: dict.fromkeys(plan.side(side).partition_numbers, 0) for side in SIDES}
+    return {side: {**added[side], **read[side]} if read[side] else {} for side in SIDES}
+
+
+def find_gaps(plan: JoinPlan, kafka: KafkaAdmin, read: Offsets) -> list[Gap]:
     # Retention deletes records at any time, so the offsets are read for each check.
     with kafka.raising_broker_error() as client:
         return [gap for side in SIDES for gap in _gaps(client, plan, side, read[side])]
@@ -90,7 +130,7 @@ def _gaps(
             yield Gap(side, *topics.place(number), offset, earliest[number], ends[number])
 
 
-def _describe_gaps(plan: JoinPlan, gaps: list[Gap]) -> str:
+def _describe_gaps(plan: JoinPlan, gaps: list[Gap], *, keeps_state: bool) -> str:
     lines = "\n".join(f"  {gap}" for gap in gaps)
     body = {
         side: {str(gap.partition): gap.resume_offset for gap in gaps if gap.side == side}
@@ -103,7 +143,7 @@ def _describe_gaps(plan: JoinPlan, gaps: list[Gap]) -> str:
     return (
         f"records were deleted before they were read:\n{lines}\n"
         "Retention or a user deleted them, or the topic was created again; their results would be "
-        "missing silently. To continue without them: `stop`, then "
+        f"missing silently. {_KEEP_STATE if keeps_state else _CONTINUE}`stop`, then "
         f"{request} (and the query's name as `confirm`), then `resume`. The join starts there with "
         "empty state: rows now in state are not joined"
     )

@@ -7,7 +7,9 @@ response.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import (
@@ -28,6 +30,7 @@ _LOGIN_MODULES = {
     Mechanism.SCRAM_SHA_256: f"{_JAVA}.scram.ScramLoginModule",
     Mechanism.SCRAM_SHA_512: f"{_JAVA}.scram.ScramLoginModule",
     Mechanism.OAUTHBEARER: f"{_JAVA}.oauthbearer.OAuthBearerLoginModule",
+    Mechanism.AWS_MSK_IAM: "software.amazon.msk.auth.iam.IAMLoginModule",
 }
 
 
@@ -44,6 +47,9 @@ class KafkaAccess:
     key: str | None = None
     """PKCS#8 without password, in whatever form the file has it: see `_key`."""
     key_password: str | None = None
+    aws_secrets: tuple[str, ...] = ()
+    """Secret key and session token of the AWS credentials at the time of reading. The clients find
+    the credentials themselves, whenever they need them."""
     registry: RegistryAccess | None = None
 
     @property
@@ -52,7 +58,7 @@ class KafkaAccess:
         lines = (self.key or "").splitlines()
         key_lines = [line for line in lines if line.strip() and not line.startswith("-----")]
         registered = self.registry.secrets if self.registry is not None else []
-        known = (self.password, self.key_password, *key_lines, *registered)
+        known = (self.password, self.key_password, *key_lines, *self.aws_secrets, *registered)
         return [secret for secret in known if secret]
 
 
@@ -61,7 +67,8 @@ def kafka_access(
     security: KafkaSecurity | None,
     schema_registry: SchemaRegistrySpec | None = None,
 ) -> KafkaAccess:
-    """Read the files of both arguments. Raises SecurityError if one cannot be used.
+    """Read the files of both arguments. Raises SecurityError if one cannot be used, BrokerError if
+    AWS does not answer.
 
     Called at each start of the query: a changed password takes effect with a restart.
     """
@@ -77,13 +84,14 @@ def kafka_access(
         certificate=_pem(security, "certificate_file", "CERTIFICATE"),
         key=_key(security, key_password),
         key_password=key_password,
+        aws_secrets=_aws_secrets(security),
         registry=registry,
     )
 
 
-def librdkafka_settings(access: KafkaAccess) -> dict[str, str]:
-    """Settings of confluent-kafka's clients: text, which can be pickled and sent to executors."""
-    settings = {"bootstrap.servers": access.bootstrap_servers}
+def librdkafka_settings(access: KafkaAccess) -> dict[str, Any]:
+    """Settings of confluent-kafka's clients. Text, except for the function `oauth_cb`."""
+    settings: dict[str, Any] = {"bootstrap.servers": access.bootstrap_servers}
     security = access.security
     if security is None:
         return settings
@@ -108,6 +116,11 @@ def librdkafka_settings(access: KafkaAccess) -> dict[str, str]:
                 "sasl.oauthbearer.scope": security.scope,
             }
         )
+    elif security.mechanism is Mechanism.AWS_MSK_IAM:
+        settings |= {
+            "sasl.mechanism": Mechanism.OAUTHBEARER.value,  # as MSK accepts it without Java
+            "oauth_cb": partial(_msk().token, security.region, security.role_arn),
+        }
     elif security.mechanism is not None:
         settings |= _known(
             {
@@ -146,6 +159,9 @@ def spark_options(access: KafkaAccess) -> dict[str, str]:
                 f"{_JAVA}.oauthbearer.OAuthBearerLoginCallbackHandler"
             ),
         }
+    if security.mechanism is Mechanism.AWS_MSK_IAM:
+        handler = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
+        settings["sasl.client.callback.handler.class"] = handler
     return {f"kafka.{name}": value for name, value in settings.items()}
 
 
@@ -173,7 +189,32 @@ def _jaas_options(access: KafkaAccess, security: KafkaSecurity) -> dict[str, str
                 "scope": security.scope,
             }
         )
+    if security.role_arn is not None:
+        assert security.region is not None
+        return {
+            "awsRoleArn": security.role_arn,
+            "awsRoleSessionName": _msk().SESSION,
+            "awsStsRegion": security.region,
+        }
     return _known({"username": security.username, "password": access.password})
+
+
+def _aws_secrets(security: KafkaSecurity) -> tuple[str, ...]:
+    if security.mechanism is not Mechanism.AWS_MSK_IAM:
+        return ()
+    found = _msk().credentials(security.region, security.role_arn)
+    return tuple(secret for secret in (found.secret_key, found.token) if secret)
+
+
+def _msk() -> Any:
+    try:
+        from job.kafka import msk
+    except ModuleNotFoundError as error:
+        raise SecurityError(
+            "kafka.security.mechanism AWS_MSK_IAM needs Amazon's libraries "
+            f"({error}): install `streamjoin[msk]`"
+        ) from None
+    return msk
 
 
 def _known(settings: Mapping[str, str | None]) -> dict[str, str]:

@@ -9,17 +9,13 @@ from job.errors import TopicError
 from job.kafka.clients import describe_error, no_broker, topic_settings
 from job.kafka.kafka_admin import KafkaAdmin
 from job.plan.plan import JoinPlan
+from job.plan.tuning import DEAD_LETTER_BYTES_MIN, RESULT_BYTES_MIN
 from job.spec.durations import duration_text, milliseconds
 
 Settings = Mapping[str, str]
 
 _DEFAULT_BYTES = 1_048_588  # Kafka's default
 _UNLIMITED = 2**63 - 1
-
-# The smallest limit of librdkafka for a batch of records (message.max.bytes).
-RESULT_BYTES_MIN = 1_000
-# Headers and message of a dead letter whose record is left out because it is too large.
-_DEAD_LETTER_BYTES_MIN = 16_384
 
 _UNREACHABLE = frozenset(
     {KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
@@ -127,8 +123,8 @@ def dead_letter_refusals(plan: JoinPlan, settings: Settings) -> list[str]:
             "broker refuses dead letters without a key and removes others. Run "
             f"{alteration(plan, topic, 'cleanup.policy=delete')}"
         )
-    if bytes_max(settings) < _DEAD_LETTER_BYTES_MIN:
-        smallest = _DEAD_LETTER_BYTES_MIN
+    if bytes_max(settings) < DEAD_LETTER_BYTES_MIN:
+        smallest = DEAD_LETTER_BYTES_MIN
         refusals.append(too_small(plan, "dead_letter.topic", topic, settings, smallest))
     return refusals
 

@@ -1,25 +1,27 @@
 """Compiles the Java classes of the job: the processor of the real-time engine, and the decoders and
 encoders of values. Standard library only.
 
-    python -m deploy.local.processor [--spark JARS]
+    python -m job.installation.compiler [--spark JARS]
 
 Uses the compiler that jars.toml pins, because a Java runtime contains none. The jar is the same on
 every machine.
 """
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
-from deploy.local.command import exit_code
-from deploy.local.jars import jar_folder
-from deploy.local.java import OLDEST_RELEASE, java_home
 from job.errors import SetupError
+from job.installation.clone import IN_CLONE, ROOT
+from job.installation.exit_code import exit_code
+from job.installation.folders import replacing, spark_jars
+from job.installation.jars import jar_folder
+from job.installation.java import OLDEST_RELEASE, java_home
 from job.java_jar import (
     CHECKSUM_ENTRY,
     JAVA_JAR,
@@ -32,6 +34,20 @@ from job.java_jar import (
 COMPILE_SECONDS = 300
 # The oldest time that a zip file can hold.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def provide_classes(jars: Path) -> Path:
+    """Write the jar below the folder `jars`: compiled from the sources of the clone, or the one
+    that an installed package contains. Returns its path."""
+    return build(jars) if IN_CLONE else _copied(ROOT / JAVA_JAR.name, jars / JAVA_JAR)
+
+
+def _copied(source: Path, jar: Path) -> Path:
+    if checksum_in(jar) != sources_checksum():
+        jar.parent.mkdir(mode=0o700, exist_ok=True)
+        with replacing(jar) as part:
+            shutil.copyfile(source, part)
+    return jar
 
 
 def build(jars: Path, *, folders: Sequence[Path] = SOURCES, spark: Path | None = None) -> Path:
@@ -47,9 +63,8 @@ def build(jars: Path, *, folders: Sequence[Path] = SOURCES, spark: Path | None =
     jar.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="streamjoin-") as classes:
         compile_java(sources(folders), Path(classes), [spark or spark_jars(), jars])
-        part = jar.with_suffix(".part")
-        _write(part, Path(classes), checksum)
-        part.replace(jar)
+        with replacing(jar) as part:
+            _write(part, Path(classes), checksum)
     return jar
 
 
@@ -80,13 +95,6 @@ def _write(jar: Path, classes: Path, checksum: str) -> None:
         for file in sorted(classes.rglob("*.class")):
             name = file.relative_to(classes).as_posix()
             archive.writestr(zipfile.ZipInfo(name, _NO_TIME), file.read_bytes())
-
-
-def spark_jars() -> Path:
-    pyspark = find_spec("pyspark")
-    if pyspark is None or pyspark.origin is None:
-        raise SetupError("pyspark is not installed: run `make setup`")
-    return Path(pyspark.origin).parent / "jars"
 
 
 def main() -> int:
