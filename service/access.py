@@ -43,6 +43,14 @@ async def authorize_page(request: Request) -> None:
         _require_local_host_header(request)
 
 
+async def may_send_commands(request: Request) -> bool:
+    try:
+        _authorize_command(request)
+    except HTTPException:
+        return False
+    return True
+
+
 async def may_see_details(request: Request) -> bool:
     """Whether the response of a probe may contain details; its status is public."""
     try:
@@ -85,6 +93,7 @@ async def controller_name(request: Request, _: Annotated[object, Depends(_BEARER
 
 
 Controller = Annotated[str, Depends(controller_name)]
+MaySendCommands = Annotated[bool, Depends(may_send_commands)]
 MaySeeDetails = Annotated[bool, Depends(may_see_details)]
 
 

@@ -40,7 +40,7 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     app.add_middleware(CrossOrigin)
     app.add_middleware(Audit)
     problems.install(app)
-    routers = [routes.query, routes.control, routes.state, routes.validation]
+    routers = [routes.query, routes.control, routes.state, routes.explanation, routes.validation]
     routers += [routes.operations, page.router]
     for router in routers:
         app.include_router(router)

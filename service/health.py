@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+from job.api.freshness import live_brokers
+from job.api.view import View
 from job.errors import JobUnavailableError
 from job.protocol.status import Failure, JobStatus, QueryState
 from job.spec.sides import SIDES
-from service.freshness import live_brokers
-from service.schemas.view import View
 
 _PAUSED_OR_STOPPED = {QueryState.PAUSED, QueryState.STOPPED}
 

@@ -3,25 +3,19 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
 import structlog
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from job.errors import BusyError, ConflictError, JobUnavailableError, RequestError
 from job.protocol import calls
 from job.protocol.calls import Command, Read, Request
 from job.protocol.control import CallError, Response
 from job.protocol.status import JobStatus
-
-# A status takes 10 kB plus 100 bytes per topic partition, a past batch 4 kB.
-_RESPONSE_BYTES_MAX = 16 * 1024 * 1024
-# Calls for which the job reads its checkpoint with Spark, or plans a spec.
-_SlowCall = calls.State | calls.Explain | calls.StateCount | calls.SpecCall | calls.CheckUndo
+from job.protocol.unavailable import RESPONSE_BYTES_MAX, SlowCall, same_version, unavailability
 
 Result = TypeVar("Result", bound=BaseModel)
 
@@ -52,12 +46,12 @@ class JobClient:
         Raises RequestError for an invalid request, BusyError or ConflictError if the job cannot
         execute it now, JobUnavailableError if the job does not answer.
         """
-        if isinstance(request, _SlowCall):
+        if isinstance(request, SlowCall):
             await self.status()  # detects a hung job within the shorter deadline
-        if isinstance(request, calls.SpecCall):
+        if isinstance(request, calls.SpecCall | calls.ReadSpec):
             request = request.model_copy(update={"within_seconds": self._slow_deadline_seconds})
         response = await self._call(request)
-        with _same_version(self._path, request):
+        with same_version(self._path, request):
             return result.model_validate(response.result)
 
     async def command(self, command: Command) -> JobStatus:
@@ -79,7 +73,7 @@ class JobClient:
 
     async def _status(self, request: Request) -> JobStatus:
         response = await self._call(request)
-        with _same_version(self._path, request):
+        with same_version(self._path, request):
             return JobStatus.model_validate(response.status)
 
     async def _call(self, request: Request) -> Response:
@@ -94,12 +88,12 @@ class JobClient:
         return response
 
     async def _exchange(self, request: Request) -> Response:
-        is_slow = isinstance(request, _SlowCall)
+        is_slow = isinstance(request, SlowCall)
         seconds = self._slow_deadline_seconds if is_slow else self._deadline_seconds
-        with _unavailability(self._path, seconds, request):
+        with unavailability(self._path, seconds, request):
             async with asyncio.timeout(seconds):
                 line = await _send_line(self._path, request.model_dump_json().encode() + b"\n")
-        with _same_version(self._path, request):
+        with same_version(self._path, request):
             return Response.model_validate_json(line)
 
     def _note_availability(self, *, is_down: bool, reason: str | None = None) -> None:
@@ -111,54 +105,6 @@ class JobClient:
         self._is_down = is_down
 
 
-@contextmanager
-def _unavailability(path: Path, deadline_seconds: float, request: Request) -> Iterator[None]:
-    """Raises every failure of the connection as a JobUnavailableError with its fix."""
-    try:
-        yield
-    except (FileNotFoundError, ConnectionRefusedError) as error:
-        raise JobUnavailableError(
-            f"no job answers on {path}: start it with `streamjoin run`, "
-            "or set STREAMJOIN_SOCKET to the path of the job's socket"
-        ) from error
-    except PermissionError as error:
-        raise JobUnavailableError(
-            f"permission denied for {path}: run job and service as the same user"
-        ) from error
-    except (TimeoutError, BlockingIOError) as error:
-        remedy = (
-            "the call was cancelled; repeat it when the query has less load, "
-            "or increase STREAMJOIN_LOOKUP_SECONDS"
-            if isinstance(request, _SlowCall)
-            else "it hangs or is overloaded; check its log, or restart its process"
-        )
-        raise JobUnavailableError(
-            f"the job on {path} did not answer within {deadline_seconds:g} s: "
-            f"{remedy}{_expiry_note(request)}"
-        ) from error
-    except OSError as error:
-        raise JobUnavailableError(
-            f"the job on {path} did not answer ({error}): check its log{_expiry_note(request)}"
-        ) from error
-    except ValueError as error:  # asyncio's error for a line that is too long
-        raise JobUnavailableError(
-            f"the answer on {path} is longer than {_RESPONSE_BYTES_MAX:,} bytes: "
-            "request fewer rows (`limit`)"
-        ) from error
-
-
-@contextmanager
-def _same_version(path: Path, request: Request) -> Iterator[None]:
-    """Raises JobUnavailableError if the job's answer does not match the model."""
-    try:
-        yield
-    except ValidationError as error:
-        raise JobUnavailableError(
-            f"the answer on {path} is incomplete or of another version: check the job's log, "
-            f"and run the same version of job and service{_expiry_note(request)}"
-        ) from error
-
-
 async def _send_line(path: Path, line: bytes) -> bytes:
     """The line that the job answers."""
     connection = socket.socket(socket.AF_UNIX)
@@ -167,7 +113,7 @@ async def _send_line(path: Path, line: bytes) -> bytes:
         connection.setblocking(False)
         connection.connect(str(path))
         reader, writer = await asyncio.open_unix_connection(
-            sock=connection, limit=_RESPONSE_BYTES_MAX
+            sock=connection, limit=RESPONSE_BYTES_MAX
         )
     except BaseException:
         connection.close()
@@ -198,11 +144,3 @@ def _error(error: CallError) -> Exception:
             return JobUnavailableError(f"the job failed to answer ({error.message}): see its log")
         case _:
             return JobUnavailableError(error.message)
-
-
-def _expiry_note(request: Request) -> str:
-    """Note for a command without an answer: the job does not execute it later. Empty: the request
-    is not a command."""
-    if not isinstance(request, Command):
-        return ""
-    return f". If the job has not executed {request.call} yet, it will not: the command has expired"

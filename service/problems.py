@@ -12,9 +12,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match
 
+from job.api.view import View
 from job.errors import BusyError, ConflictError, JobUnavailableError, RequestError
 from service.health import Check
-from service.schemas.view import View
 
 MEDIA_TYPE = "application/problem+json"
 

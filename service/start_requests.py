@@ -10,12 +10,12 @@ from pydantic import (
     model_validator,
 )
 
+from job.api.view import RequestBody
 from job.errors import RequestError
 from job.protocol.reports import SideOffsets
 from job.protocol.status import JobStatus
 from job.spec.sides import SIDES, Side
 from job.spec.start_positions import OFFSET_MAX, NamedStart, StartPositions
-from service.schemas.view import RequestBody
 
 
 def _number(value: Any) -> Any:

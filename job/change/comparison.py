@@ -7,6 +7,7 @@ from datetime import timedelta
 from job.errors import Problem, SpecError
 from job.plan.fingerprint import Change, changes, fingerprint
 from job.plan.plan import JoinPlan
+from job.plan.side_plan import SidePlan
 from job.replay.replay import Expired
 from job.spec.durations import duration_text, milliseconds
 from job.spec.expressions import Expression
@@ -18,8 +19,10 @@ _PAIRS = ("join.match_window", "join.window", "join.condition", "join.null_safe"
 # Also settings that decide which records enter the join.
 _MATCHING = (
     *(*_PAIRS, "right.key"),
-    *(f"{side}.{field}" for side in SIDES for field in ("event_time", "filter")),
-    *(*(f"{side}.max_event_time_ahead" for side in SIDES), "on_null_key"),
+    *(f"{side}.{field}" for side in SIDES for field in ("event_time", "time_zone", "filter")),
+    *(f"{side}.{field}" for side in SIDES for field in ("format", "csv", "envelope", "columns")),
+    *(f"{side}.{field}" for side in SIDES for field in ("min_event_time", "max_event_time_ahead")),
+    "on_null_key",
 )
 
 
@@ -125,14 +128,25 @@ def _problems_of_unmatched_rows(old: JoinPlan, new: JoinPlan) -> Iterator[Proble
                 "on_null_key the new query cannot detect these rows: keep these fields, or start "
                 "with `streamjoin run SPEC --new-query`",
             )
-        if old.side(side).event_time != new.side(side).event_time:
-            yield Problem(
-                f"{side}.event_time",
-                new.side(side).event_time,
-                f"must stay {old.side(side).event_time}: it decides which unmatched {side} rows "
-                "the old query has emitted. By another event time these rows may not have expired, "
-                "and would be emitted again",
-            )
+        before, after = (_event_times(plan.side(side)) for plan in (old, new))
+        for field, (meaning, shown) in before.items():
+            changed, written = after[field]
+            if meaning != changed:
+                yield Problem(
+                    f"{side}.{field}",
+                    written,
+                    f"must stay {shown}: it decides which unmatched {side} rows the old query has "
+                    "emitted. By another event time these rows may not have expired, and would be "
+                    "emitted again",
+                )
+
+
+def _event_times(side: SidePlan) -> dict[str, tuple[str, str]]:
+    """Settings that decide the event time of a row, by field: their meaning and their text."""
+    return {
+        "event_time": (side.event_time_definition, side.event_time_text),
+        "time_zone": (side.time_zone, side.time_zone),
+    }
 
 
 def _outer_in_both(old: JoinPlan, new: JoinPlan) -> list[Side]:
@@ -156,7 +170,7 @@ def _expired(old: JoinPlan, new: JoinPlan) -> Iterator[Expired]:
         if _is_kept_longer(old, new, side):
             if old.window is not None:
                 window = (milliseconds(old.window.size), milliseconds(old.window.offset))
-                yield Expired(side, window_ms=window)
+                yield Expired(side, window_ms=window, window_time_zone=old.window.time_zone)
             else:
                 yield Expired(side, kept_ms=_kept_ms(old, side))
 
@@ -294,12 +308,19 @@ def _reading(plan: JoinPlan) -> dict[str, object]:
     sides = {side: plan.side(side) for side in SIDES}
     return {
         **{f"{side}.filter": _sql(of_side.filter) for side, of_side in sides.items()},
+        **{f"{side}.columns": _failing_columns(of_side) for side, of_side in sides.items()},
+        **{f"{side}.min_event_time": of_side.min_event_time for side, of_side in sides.items()},
         **{
             f"{side}.max_event_time_ahead": of_side.max_event_time_ahead
             for side, of_side in sides.items()
         },
         "on_null_key": plan.null_keys_pass,
     }
+
+
+def _failing_columns(side: SidePlan) -> set[str]:
+    """Definitions of the computed columns that can fail: then the record is a bad record."""
+    return {column.value.canonical for column in side.computed if column.value.can_fail}
 
 
 def _output(plan: JoinPlan) -> tuple[object, ...]:

@@ -10,11 +10,13 @@ from job.change import files, planner
 from job.change.old_query import refusal
 from job.change.plan import ChangePlan
 from job.change.query import Query
+from job.checkpoint.checkpoint import Checkpoint
 from job.delivery.commit_topic import prepare_commit_topic
 from job.delivery.exactly_once import delivery_target, fence_slots, take_name_over
 from job.delivery.ownership import newest_delivered
 from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.security import KafkaAccess
+from job.plan.plan import JoinPlan
 from job.replay.replay import Replay
 from job.spec.output import Delivery
 
@@ -46,14 +48,24 @@ def _stop_deliveries(old: Query, access: KafkaAccess, *, last_batch: int) -> Non
     Raises ConflictError if it has delivered anything after its last batch: it was interrupted and
     has not repeated everything, or has delivered after the change has read its checkpoint.
     """
-    plan, checkpoint = old.read_frozen_plan(), old.checkpoint
+    batch_id = fence_and_read_unfinished(
+        old.read_frozen_plan(), old.checkpoint, access, last_batch=last_batch
+    )
+    if batch_id is not None:
+        raise refusal(batch_id)
+
+
+def fence_and_read_unfinished(
+    plan: JoinPlan, checkpoint: Checkpoint, access: KafkaAccess, *, last_batch: int
+) -> int | None:
+    """Fence the query, then return the batch as `Delivered.unfinished`. `plan`: with the number of
+    state partitions of the checkpoint."""
     target = delivery_target(plan, access, checkpoint)
     fence_slots(plan, target, checkpoint.increment_fence())
     delivered = newest_delivered(plan, target, to_the_end=True)
     interval = checkpoint.interrupted_interval
     repeats = None if interval is None else interval.batch_id
-    if (batch_id := delivered.unfinished(last_batch, repeats)) is not None:
-        raise refusal(batch_id)
+    return delivered.unfinished(last_batch, repeats)
 
 
 def _take_name_over(old: Query, new: Query, access: KafkaAccess, replay: Replay) -> None:

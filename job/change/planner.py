@@ -38,11 +38,10 @@ def check_change(old: Query, new: Query, state_partitions: int | None) -> Change
 
 def _check_schemas(new: JoinPlan) -> None:
     """Raises SpecError if the registry refuses an output schema, so that the query cannot start."""
-    for schema in (new.output.key_schema, new.output.schema):
-        if schema is not None:
-            registry = registry_access(new.schema_registry)
-            assert registry is not None, "JoinSpec requires it"
-            check_accepted(schema, registry)
+    for schema in new.output.schemas:
+        registry = registry_access(new.schema_registry)
+        assert registry is not None, "JoinSpec requires it"
+        check_accepted(schema, registry)
 
 
 def plan_change(
@@ -87,9 +86,11 @@ def plan_change(
 
 def _has_same_event_times(old: JoinPlan, new: JoinPlan) -> bool:
     """Whether the same time decides in both specs whether a row is late."""
-    return old.window == new.window and all(
-        old.side(side).event_time == new.side(side).event_time for side in SIDES
-    )
+    times = [
+        [(plan.side(side).event_time_definition, plan.side(side).time_zone) for side in SIDES]
+        for plan in (old, new)
+    ]
+    return old.window == new.window and times[0] == times[1]
 
 
 def _input_ids(plan: JoinPlan, cut: Cut) -> dict[str, str]:

@@ -13,7 +13,7 @@ from job.errors import Problem, SpecError
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.spec.document import parsed
-from job.spec.spec import JoinSpec, spec_from_document
+from job.spec.spec import JoinSpec, spec_from_document, spec_from_yaml
 from job.spec.variables import fields_with_variables, filled, variables_hidden
 from job.sql.questions import SqlQuestions
 
@@ -43,13 +43,20 @@ class PlanRequest:
     environment: Mapping[str, str]
     """The variables of the running spec. The new one may contain no others."""
     state_partitions: int
+    is_file: bool = False
+    """Whether `text` is the file of the job. Its author has access to the machine, so it may
+    contain what a client may not send."""
 
 
 def plan_sent_spec(request: PlanRequest, sql: SqlQuestions) -> PlannedSpec:
     """Raises SpecError as `read_sent_spec` and `join_plan`, RegistryError or SecurityError if the
     schema registry does not answer."""
-    written = read_sent_spec(request.text, request.running, request.environment)
-    with variables_hidden(request.running.text, request.environment):
+    if request.is_file:
+        written = WrittenSpec(request.text, spec_from_yaml(request.text, request.environment))
+    else:
+        written = read_sent_spec(request.text, request.running, request.environment)
+    with_all_variables = request.text if request.is_file else request.running.text
+    with variables_hidden(with_all_variables, request.environment):
         readers = {}
         if written.spec.schema_registry is not None:
             # A join of JSON loads no packages of other formats.

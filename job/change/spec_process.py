@@ -41,7 +41,8 @@ _SERVER = (sys.executable, "-m", "job.change.spec_server")
 # passwords.
 _ENVIRONMENT = (
     *("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "TMPDIR"),
-    *("JAVA_HOME", "STREAMJOIN_JARS"),  # for the process that reads SQL
+    # For the process that reads SQL: where Java and the jars are.
+    *("JAVA_HOME", "STREAMJOIN_JARS", "XDG_CACHE_HOME", "HOME"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "http_proxy", "https_proxy", "no_proxy"),
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
 )
@@ -58,9 +59,15 @@ class SpecProcess:
     """
 
     def __init__(
-        self, server: Sequence[str] = _SERVER, *, idle_seconds_max: float = _IDLE_SECONDS_MAX
+        self,
+        server: Sequence[str] = _SERVER,
+        *,
+        seconds_max: float = SECONDS_MAX,
+        idle_seconds_max: float = _IDLE_SECONDS_MAX,
     ) -> None:
+        """`seconds_max`: of a call, with its wait for other calls and for the process."""
         self._server = server
+        self._seconds_max = seconds_max
         self._idle_seconds_max = idle_seconds_max
         self._running: _Running | None = None
         self._turn = threading.Lock()
@@ -99,7 +106,7 @@ class SpecProcess:
         self, work: str, request: Request, caller_gone: Event, within_seconds: float
     ) -> Answer:
         """`work`: noun for messages."""
-        wait = min(SECONDS_MAX, _SHARE_OF_CALLERS_TIME * within_seconds)
+        wait = min(self._seconds_max, _SHARE_OF_CALLERS_TIME * within_seconds)
         call = _Call(work, time.monotonic() + wait, caller_gone, self._closed)
         with self._one_at_a_time(call):
             call.check_caller()

@@ -27,8 +27,9 @@ from job.join.join import Join, join_of
 from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.preflight import TopicsSnapshot, check_topics
 from job.kafka.security import KafkaAccess, kafka_access
-from job.plan.plan import JoinPlan, SidePlan
+from job.plan.plan import JoinPlan
 from job.plan.real_time import CATCH_UP_CONF
+from job.plan.side_plan import SidePlan
 from job.replay.replay import Replay
 from job.spec.sides import SIDES
 

@@ -2,6 +2,7 @@
 
     <checkpoint>/fingerprint.json     frozen settings, written before the first batch
     <checkpoint>/desired_state.json   whether the query should run, be paused or be stopped
+    <checkpoint>/commands.json        the last commands: who sent them, when and why
     <checkpoint>/starts.json          start positions after a reset
     <checkpoint>/event_times.json     newest event time read of each partition
     <checkpoint>/exactly_once.json    first batch delivered exactly once, and whether the query owns
@@ -12,6 +13,7 @@
     <checkpoint>/change.json          replay of the records of the query that this one replaces
     <checkpoint>/changed.json         checkpoint that continues this one
     <checkpoint>/requested_change.json   the last change that a client requested (change/files.py)
+    <checkpoint>/skipped.json         deleted records that the query has skipped (skipped.py)
     <checkpoint>/topics.json          Kafka's id of each topic that the query uses
     <checkpoint>/lease.json           the job that uses the checkpoint (lease.py)
     <checkpoint>/query/               Spark's own files: offsets, commits, state
@@ -35,16 +37,18 @@ from job.checkpoint.documents import (
     Fence,
     Fingerprint,
     Replaces,
+    SkippedRecords,
     Starts,
     Topics,
     read_document,
     write_document,
 )
 from job.checkpoint.folder import Folder
+from job.checkpoint.watermark_history import WatermarkHistory
 from job.errors import CheckpointError
 from job.event_time.interval import Interval
 from job.event_time.partitions import Offsets, Partitions, RecordedEventTimes
-from job.plan.fingerprint import changes, frozen_topics
+from job.plan.fingerprint import changes, check_not_frozen, frozen_topics
 from job.protocol.status import QueryState
 from job.replay.cut import PlannedBatch
 from job.replay.replay import Replay
@@ -86,21 +90,8 @@ class Checkpoint:
         return None
 
     def freeze(self, frozen: Mapping[str, str] | None, wanted: Mapping[str, str]) -> None:
-        """Freeze the settings `wanted`. Raises CheckpointError if they differ from `frozen`."""
-        differences = changes(frozen or wanted, wanted)
-        if differences:
-            lines = [
-                f"  {change.field}: frozen as {change.frozen}, the spec has {change.wanted}"
-                for change in differences
-            ]
-            raise CheckpointError(
-                f"the checkpoint {self.folder.root} was started with other settings:\n"
-                + "\n".join(lines)
-                + "\nRestore the old values to continue with it; or run `streamjoin change "
-                "OLD_SPEC NEW_SPEC` to continue with the new ones; or set another folder in "
-                "`checkpoint` and start with --new-query (rows now in state are then not joined, "
-                "and results may be delivered again)"
-            )
+        """Freeze the settings `wanted`. Raises FrozenSpecError if they differ from `frozen`."""
+        check_not_frozen(self.folder.root, changes(frozen or wanted, wanted))
         document = Fingerprint(settings=dict(wanted))
         if read_document(self.folder, Fingerprint) != document:
             write_document(self.folder, document)
@@ -377,8 +368,9 @@ class Checkpoint:
         """
         self.start_at(positions)
         self.allow_replacing_any_query()
-        for document in (ExactlyOnce, RecordedEventTimes, Interval, Replay):
+        for document in (ExactlyOnce, RecordedEventTimes, Interval, Replay, SkippedRecords):
             self.folder.remove(document.file_name)
+        WatermarkHistory(self.folder).clear()  # its offsets are read again
         if not self.folder.exists("query"):
             self.folder.remove(Topics.file_name)
             return None

@@ -14,6 +14,7 @@ from job.checkpoint.folder import Folder
 from job.checkpoint.frozen import frozen_settings
 from job.checkpoint.lease import TWO_JOBS, Lease
 from job.checkpoint.maintenance import (
+    Backup,
     check_logs,
     create_backup,
     remove_temporary_files,
@@ -24,7 +25,8 @@ from job.checkpoint.state_reader import StateReader
 from job.errors import CheckpointError
 from job.plan.fingerprint import incompatible_changes, recorded_topics
 from job.plan.plan import JoinPlan
-from job.protocol.results import StateRow
+from job.protocol.reports import StateCount
+from job.protocol.results import KeyRows
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.failures import failure_of
@@ -87,37 +89,49 @@ def leased(checkpoint: Checkpoint, remedy: str = TWO_JOBS) -> Iterator[None]:
         lease.release()
 
 
-def verify(plan: JoinPlan, settings: JobSettings) -> tuple[list[str], bool]:
-    """One line per check, and whether all checks passed."""
-    with open_checkpoint(plan, settings) as opened:
-        checks = [_fingerprint(plan, opened), _logs(opened), _state(plan, opened)]
-    return [f"{'ok    ' if ok else 'FAILED'}  {line}" for line, ok in checks], all(
-        ok for _, ok in checks
-    )
+@dataclass(frozen=True)
+class Check:
+    text: str
+    passed: bool
+
+    def __str__(self) -> str:
+        return f"{'ok    ' if self.passed else 'FAILED'}  {self.text}"
 
 
-def backup(plan: JoinPlan, settings: JobSettings, target: str) -> list[str]:
+def verify(plan: JoinPlan, settings: JobSettings) -> list[Check]:
     with open_checkpoint(plan, settings) as opened:
-        made = create_backup(
+        return [
+            Check(*each)
+            for each in (_fingerprint(plan, opened), _logs(opened), _state(plan, opened))
+        ]
+
+
+def backup(plan: JoinPlan, settings: JobSettings, target: str) -> Backup:
+    with open_checkpoint(plan, settings) as opened:
+        return create_backup(
             opened.folder, Folder(opened.spark, target), opened.checkpoint, datetime.now(UTC)
         )
+
+
+def backup_lines(made: Backup) -> list[str]:
     return [
         f"{made.files} files ({made.bytes:,} bytes) copied to {made.location} and checked",
         f"the last batch in it is {_batch(made.batch_id)}",
     ]
 
 
-def restore(
-    plan: JoinPlan, settings: JobSettings, source: str, *, results_again: bool
-) -> list[str]:
+def restore(plan: JoinPlan, settings: JobSettings, source: str, *, results_again: bool) -> Backup:
     with open_checkpoint(plan, settings) as opened:
-        backup = restore_backup(
+        return restore_backup(
             Folder(opened.spark, source),
             opened.folder,
             opened.checkpoint,
             datetime.now(UTC),
             results_again=results_again,
         )
+
+
+def restore_lines(plan: JoinPlan, backup: Backup, *, results_again: bool) -> list[str]:
     lines = [
         f"{backup.files} files restored from {backup.location}",
         f"the query continues after batch {_batch(backup.batch_id)}",
@@ -133,18 +147,31 @@ def restore(
     return lines
 
 
-def repair(plan: JoinPlan, settings: JobSettings) -> list[str]:
+@dataclass(frozen=True)
+class Repair:
+    moved: list[str]
+    """Log entries that a power failure left empty."""
+    removed: list[str]
+    """Temporary files of killed jobs."""
+
+    @property
+    def lines(self) -> list[str]:
+        return [
+            *(f"{name} was empty and was moved aside" for name in self.moved),
+            *(f"{name} was left by a killed job and was removed" for name in self.removed),
+        ] or ["nothing to repair"]
+
+
+def repair(plan: JoinPlan, settings: JobSettings) -> Repair:
     with open_checkpoint(plan, settings) as opened:
         now = datetime.now(UTC)
-        names = repair_logs(opened.folder, now)
-        temporary = remove_temporary_files(opened.folder, now)
-    return [
-        *(f"{name} was empty and was moved aside" for name in names),
-        *(f"{name} was left by a killed job and was removed" for name in temporary),
-    ] or ["nothing to repair"]
+        moved = repair_logs(opened.folder, now)
+        return Repair(moved, remove_temporary_files(opened.folder, now))
 
 
-def state(plan: JoinPlan, settings: JobSettings, side: Side, key: list[str]) -> list[str]:
+def state(
+    plan: JoinPlan, settings: JobSettings, side: Side, key: list[str]
+) -> KeyRows | StateCount:
     """The rows of a key; without a key the number of rows."""
     with open_checkpoint(plan, settings, _CALL_THE_JOB) as opened:
         batch_id = opened.checkpoint.last_batch_id
@@ -153,23 +180,21 @@ def state(plan: JoinPlan, settings: JobSettings, side: Side, key: list[str]) -> 
         reader = _reader(plan, opened)
         never = threading.Event()
         if key:
-            answer = reader.rows(side, key, batch_id, limit=1_000, cancel=never)
-            lines = [_row(row) for row in answer.rows]
-            return [
-                f"{len(lines)} {side} rows with key {key} in state after batch {batch_id}",
-                *lines,
-            ]
-        counts = reader.count_rows(batch_id, cancel=never)
-    return [
-        f"{name} partition {part.partition}: {part.rows:,} rows"
-        + (
-            ""
-            if part.unmatched_rows is None
-            else f", {part.unmatched_rows:,} without a match so far"
-        )
-        for name in SIDES
-        for part in counts.side(name).partitions
-    ]
+            return reader.rows(side, key, batch_id, limit=1_000, cancel=never)
+        return reader.count_rows(batch_id, cancel=never)
+
+
+def state_lines(found: KeyRows | StateCount) -> Iterator[str]:
+    if isinstance(found, KeyRows):
+        rows, batch_id = len(found.rows), found.batch_id
+        yield f"{rows} {found.side} rows with key {found.key} in state after batch {batch_id}"
+        yield from (row.model_dump_json() for row in found.rows)
+        return
+    for name in SIDES:
+        for part in found.side(name).partitions:
+            unmatched = part.unmatched_rows
+            more = "" if unmatched is None else f", {unmatched:,} without a match so far"
+            yield f"{name} state partition {part.partition}: {part.rows:,} rows{more}"
 
 
 def _fingerprint(plan: JoinPlan, opened: OpenCheckpoint) -> tuple[str, bool]:
@@ -209,10 +234,6 @@ def _reader(plan: JoinPlan, opened: OpenCheckpoint) -> StateReader:
     checkpoint = opened.checkpoint
     plan = plan.with_topics(recorded_topics(plan, checkpoint.fingerprint))
     return StateReader(opened.spark, plan, checkpoint.query_location)
-
-
-def _row(row: StateRow) -> str:
-    return row.model_dump_json()
 
 
 def _batch(batch_id: int | None) -> str:

@@ -1,12 +1,16 @@
 """The documents of checkpoint.py, and how each document is read and written."""
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol, TypeVar
 
 from pydantic import Field, ValidationError
 
 from job.document import Document
 from job.errors import CheckpointError
+from job.protocol.reports import CommandReport
 from job.protocol.status import QueryState
+from job.spec.sides import Side
 from job.spec.start_positions import SideStartPositions
 
 NEVER_OWNED = ""
@@ -25,6 +29,12 @@ class Fingerprint(Document):
 class DesiredState(Document):
     file_name = "desired_state.json"
     state: QueryState
+
+
+class Commands(Document):
+    file_name = "commands.json"
+    commands: list[CommandReport]
+    """The last commands, oldest first."""
 
 
 class Starts(Document):
@@ -59,11 +69,34 @@ class Replaces(Document):
     """Whether the next start replaces any query of the name."""
 
 
+@dataclass(frozen=True)
+class SkippedRange:
+    """Records of a partition that Kafka deleted before the query read them."""
+
+    side: Side
+    topic: str
+    partition: int
+    first_offset: int
+    next_offset: int
+    """Offset after the last one that is skipped."""
+    batch_id: int
+    """Last batch before the skipped records."""
+    skipped_at: datetime
+
+
+class SkippedRecords(Document):
+    file_name = "skipped.json"
+    ranges: list[SkippedRange]
+    """In the order in which they were skipped."""
+
+
 class Documents(Protocol):
     """A folder of documents: folder.Folder, or a model of it in tests."""
 
     @property
     def root(self) -> str: ...
+
+    def names(self, name: str) -> list[str]: ...
 
     def text(self, name: str) -> str | None: ...
 
@@ -72,17 +105,21 @@ class Documents(Protocol):
     def remove(self, name: str) -> None: ...
 
 
-def write_document(folder: Documents, document: Document) -> None:
-    folder.write(document.file_name, document.model_dump_json(indent=2))
+def write_document(folder: Documents, document: Document, name: str | None = None) -> None:
+    """`name`: of a file among several of this kind."""
+    folder.write(name or document.file_name, document.model_dump_json(indent=2))
 
 
-def read_document(folder: Documents, kind: type[_AnyDocument]) -> _AnyDocument | None:
+def read_document(
+    folder: Documents, kind: type[_AnyDocument], name: str | None = None
+) -> _AnyDocument | None:
     """None: the file does not exist. Raises CheckpointError for a document that this version
-    cannot read."""
-    text = folder.text(kind.file_name)
+    cannot read. `name`: as for `write_document`."""
+    name = name or kind.file_name
+    text = folder.text(name)
     if text is None:
         return None
-    file = f"{kind.file_name} in {folder.root}"
+    file = f"{name} in {folder.root}"
     try:
         document = kind.model_validate_json(text)
     except ValidationError as error:

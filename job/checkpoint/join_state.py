@@ -11,8 +11,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from job.errors import CheckpointError
-from job.plan.plan import JoinPlan, SidePlan, window_end_column
+from job.plan.plan import JoinPlan, window_end_column
 from job.plan.position import position_column
+from job.plan.side_plan import SidePlan
 from job.spec.sides import Side
 
 EVENT_TIME = "__event_time_ms"

@@ -27,10 +27,12 @@ from job.checkpoint.join_state import (
 )
 from job.errors import CancelledError, RequestError
 from job.instants import from_epoch_ms
-from job.plan.plan import JoinPlan, SidePlan
+from job.plan.plan import JoinPlan
 from job.plan.position import partition_and_offset
+from job.plan.side_plan import SidePlan
 from job.protocol.reports import PartitionCount, SideCount, StateCount
 from job.protocol.results import KeyRows, StateRow
+from job.spark.in_time_zone import register_in_time_zone
 from job.spec.sides import SIDES, Side
 
 # Time until the thread of a lookup ends, and between two cancellations.
@@ -75,20 +77,23 @@ class StateReader:
         """The number of rows of both sides by state partition."""
         started = time.monotonic()
         with self._cancellable(cancel):
-            left, right = (self._counts(side, batch_id) for side in SIDES)
             ids = {side: self._id_count(side, batch_id) for side in self.plan.deduplicated}
+            left, right = (self._counts(side, batch_id, ids.get(side)) for side in SIDES)
         return StateCount(
             batch_id=batch_id,
             counted_at=datetime.now(UTC),
             duration_seconds=time.monotonic() - started,
-            left=SideCount.of(left, ids.get("left")),
-            right=SideCount.of(right, ids.get("right")),
+            left=left,
+            right=right,
         )
 
     def _id_count(self, side: Side, batch_id: int) -> int:
         return stored_ids(self.spark, self.plan, self.location, side, batch_id).count()
 
-    def _counts(self, side: Side, batch_id: int) -> list[PartitionCount]:
+    def _counts(self, side: Side, batch_id: int, stored_ids: int | None) -> SideCount:
+        plan = self.plan.side(side)
+        register_in_time_zone(self.spark, plan.time_zone)
+        key = F.array(*(F.expr(f"cast(({part.sql}) AS STRING)") for part in plan.key))
         counts = (
             self._state(side, batch_id)
             .groupBy(STATE_PARTITION)
@@ -96,17 +101,21 @@ class StateReader:
                 F.count(F.lit(1)).alias("rows"),
                 F.count(F.nullif(MATCHED, F.lit(True))).alias("unmatched"),
                 F.min(EVENT_TIME).alias("oldest"),
+                F.first(key).alias("key"),
             )
+            .sort(STATE_PARTITION)
+            .collect()
         )
-        return [
+        partitions = [
             PartitionCount(
                 partition=row[STATE_PARTITION],
                 rows=row.rows,
                 unmatched_rows=row.unmatched if self.plan.marks_matched(side) else None,
                 event_time_min=_moment(row.oldest),
             )
-            for row in sorted(counts.collect(), key=lambda row: row[STATE_PARTITION])
+            for row in counts
         ]
+        return SideCount.of(partitions, [list(row.key) for row in counts], stored_ids)
 
     def _state(self, side: Side, batch_id: int) -> DataFrame:
         return join_state(self.spark, self.plan, self.location, side, batch_id)
@@ -119,6 +128,7 @@ class StateReader:
                 f"the key of side {side.side} has {len(side.key)} part(s), {names}, and the "
                 f"request has {len(key)}: give one value for each part, in this order"
             )
+        register_in_time_zone(self.spark, side.time_zone)
         parts = [F.expr(f"({part.sql})") for part in side.key]
         types = [field.dataType for field in state.select(*parts).schema]
         for part, kind, text in zip(side.key, types, key, strict=True):

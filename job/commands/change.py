@@ -1,6 +1,5 @@
 """`streamjoin change`."""
 
-import json
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from job.commands.output import print_facts
 from job.commands.spec_file import create_plans, report_errors
 from job.errors import RequestError
 from job.instants import utc_text
@@ -67,7 +67,7 @@ def change(
         if only_plan:
             plan = cli.plan(old, new, settings, is_shadow=shadow)
             shown = described(plan, cores=os.cpu_count() or 1)
-            typer.echo(json.dumps(shown.facts, indent=2) if as_json else shown.text)
+            print_facts(shown.facts, [shown.text], as_json=as_json)
             return
         made = (
             cli.shadow(old, new, settings) if shadow else cli.change(old, new, settings, typer.echo)

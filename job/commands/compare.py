@@ -1,15 +1,12 @@
 """`streamjoin compare`."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from job.commands.spec_file import SpecFile, create_plans, report_errors
-from job.errors import RequestError
-from job.instants import to_epoch_ms
-from job.spec.durations import instant
+from job.commands.output import AsJson, print_facts
+from job.commands.spec_file import SpecFile, create_plans, epoch_ms, report_errors
 
 
 def compare(
@@ -30,7 +27,7 @@ def compare(
         ),
     ] = None,
     limit: Annotated[int, typer.Option(min=0, help="Results to show of each kind.")] = 10,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare the output topics of two specs by `streamjoin-id`; exit 1 if they differ.
 
@@ -43,17 +40,9 @@ def compare(
         report = compare_outputs(
             first,
             second,
-            since_ms=_epoch_ms("--since", since),
-            until_ms=_epoch_ms("--until", until),
+            since_ms=epoch_ms("--since", since),
+            until_ms=epoch_ms("--until", until),
             limit=limit,
         )
-    typer.echo(json.dumps(report.as_json, indent=2) if as_json else report.text)
+    print_facts(report.as_json, [report.text], as_json=as_json)
     raise typer.Exit(0 if report.comparison.is_equal else 1)
-
-
-def _epoch_ms(option: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    if (time := instant(text)) is None:
-        raise RequestError(f"invalid {option} {text}: use a time such as 2026-01-31T12:00:00Z")
-    return to_epoch_ms(time)

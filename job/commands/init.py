@@ -15,7 +15,10 @@ from job.sql.rows import SqlRows
 def init(
     spec: Annotated[Path, typer.Argument(metavar="SPEC", help="File to write.")],
     bootstrap_servers: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Kafka brokers.")
+        str | None,
+        typer.Option(
+            "--bootstrap-servers", "--bootstrap-server", metavar="HOST:PORT", help="Kafka brokers."
+        ),
     ] = None,
     security: Annotated[
         Path | None,
@@ -31,14 +34,17 @@ def init(
     left: Annotated[str | None, typer.Option(metavar="TOPIC", help="Left topic.")] = None,
     right: Annotated[str | None, typer.Option(metavar="TOPIC", help="Right topic.")] = None,
     left_key: Annotated[
-        str | None, typer.Option(metavar="COLUMNS", help="Key columns, separated by commas.")
+        str | None,
+        typer.Option(metavar="SQL", help="Key: columns or expressions, separated by commas."),
     ] = None,
     right_key: Annotated[
         str | None,
-        typer.Option(metavar="COLUMNS", help="Paired with those of --left-key in order."),
+        typer.Option(metavar="SQL", help="Paired with those of --left-key in order."),
     ] = None,
-    left_event_time: Annotated[str | None, typer.Option(metavar="COLUMN")] = None,
-    right_event_time: Annotated[str | None, typer.Option(metavar="COLUMN")] = None,
+    left_event_time: Annotated[
+        str | None, typer.Option(metavar="SQL", help="Event time, as in a spec.")
+    ] = None,
+    right_event_time: Annotated[str | None, typer.Option(metavar="SQL")] = None,
     join_type: Annotated[
         JoinType | None,
         typer.Option("--type", help="Kind of join; inner without prompts."),
@@ -50,16 +56,30 @@ def init(
     ] = True,
 ) -> None:
     """Propose a spec for two topics, from a sample of their records."""
-    from job.proposal.dialog import Options, ProposalError, write_spec
+    from job.proposal.dialog import Options, write_spec
+    from job.proposal.observed import Observer
+    from job.proposal.prompts import ProposalError, Question
 
-    def prompt(text: str, default: str | None) -> str:
+    def prompt(question: Question) -> str:
         if prompts:
-            return str(typer.prompt(text, default=default))
-        if default is None:
-            raise ProposalError(
-                f"{text}: has no default; set its option, or leave out --no-prompts"
-            )
-        return default
+            return _input(question)
+        if question.default is None:
+            missing = f"{question.text}: there is no proposal; set {question.option}"
+            raise ProposalError(question.reason or missing)
+        return question.default
+
+    def _input(question: Question) -> str:
+        """Text that is not empty."""
+        if question.reason is not None:
+            typer.echo(question.reason)
+        default = question.default
+        while not (text := _typed(question.text, default).strip()):
+            typer.echo(f"There is no proposal for this: type it, or set {question.option}.")
+        return text
+
+    def _typed(text: str, default: str | None) -> str:
+        has_default = default is not None
+        return str(typer.prompt(text, default=default or "", show_default=has_default))
 
     options = Options(
         bootstrap_servers=bootstrap_servers,
@@ -76,5 +96,5 @@ def init(
         output=output,
     )
     with report_errors(spec), sql_worker() as worker:
-        questions, rows = SqlQuestions(worker.ask), SqlRows(worker.ask)
-        write_spec(spec, options, prompt, typer.echo, os.environ, questions, rows)
+        observer = Observer(os.environ, SqlQuestions(worker.ask), SqlRows(worker.ask))
+        write_spec(spec, options, prompt, typer.echo, observer)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import typer
 
-from job.java_jar import JARS_REMEDY
+from job.installation.clone import SETUP_COMMAND
 
 _SPARK = {"pyspark", "py4j"}
 
@@ -43,7 +43,7 @@ def _report_errors() -> Iterator[None]:
         if error.name is None or error.name.partition(".")[0] not in _SPARK:
             raise
         message = "this command needs Spark, and pyspark is not installed"
-        _end(f"{message}: run `pip install 'streamjoin[job]'`. {JARS_REMEDY}")
+        _end(f"{message}: run `pip install 'streamjoin[job]'`, then `{SETUP_COMMAND}`")
     except BrokenPipeError:
         _discard_output()
         raise SystemExit(1) from None

@@ -1,7 +1,7 @@
 """The spec that a command works on: read, planned, and reported with its problems."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -9,19 +9,29 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from job.change.sent_spec import WrittenSpec
-from job.errors import Problem, RegistryError, SecurityError, SpecError, StreamjoinError
+from job.errors import (
+    Problem,
+    RegistryError,
+    RequestError,
+    SecurityError,
+    SpecError,
+    StreamjoinError,
+)
+from job.instants import to_epoch_ms
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.plan.sql_problems import with_sql_problems
+from job.plan.warnings import warnings
 from job.settings import JobSettings, LogFormat, read_settings
+from job.spec.document import parsed
+from job.spec.durations import instant
 from job.spec.spec import JoinSpec, spec_from_yaml
-from job.spec.variables import variables_hidden
+from job.spec.variables import filled, variables_hidden
 from job.sql.questions import SqlQuestions
 from job.sql.worker import HEAP_MB, SqlWorker
 
 if TYPE_CHECKING:
-    from job.formats.schemas import ReaderSchema
-    from job.spec.sides import Side
+    from job.formats.schemas import Part, ReaderSchema
 
 SIMULATION_HEAP_MB = 2_048
 """Of the process that keeps the rows of a simulation."""
@@ -30,7 +40,7 @@ RECORDS_MAX = 1_000_000_000
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="YAML file of the join.")]
 RegistryUse = Literal["required", "preferred", "if_needed"]
 """`required`: a registry that does not answer ends the command. `preferred`: if it does not answer,
-the columns in the spec are used. `if_needed`: only sides without columns in the spec are read."""
+the columns in the spec are used. `if_needed`: only schemas missing in the spec are read."""
 
 
 def read_spec(path: Path) -> JoinSpec:
@@ -44,6 +54,16 @@ def read_written_spec(path: Path) -> WrittenSpec:
     return WrittenSpec(text, spec_from_yaml(text, os.environ))
 
 
+def read_name(path: Path) -> str:
+    """The `name` in the file. The rest of the spec is not checked, and its variables need no value:
+    a running job can be stopped whatever is in the file."""
+    document = parsed(_read_text(path))
+    name = document.get("name") if isinstance(document, Mapping) else None
+    if not isinstance(name, str):
+        raise SpecError([Problem("name", None, "is required, and must be a text")])
+    return str(filled({"name": name}, os.environ)["name"])
+
+
 def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
@@ -54,8 +74,8 @@ def _read_text(path: Path) -> str:
         raise SpecError([Problem("the file", None, message)]) from error
 
 
-def check_spec(path: Path) -> None:
-    """Raises SpecError with the problems of the structure and of the SQL."""
+def check_spec(path: Path) -> list[str]:
+    """The warnings. SpecError with the problems of the structure and of the SQL."""
     text = _read_text(path)
     with sql_worker() as worker:
         sql = SqlQuestions(worker.ask)
@@ -63,7 +83,7 @@ def check_spec(path: Path) -> None:
             spec = spec_from_yaml(text, os.environ)
         except SpecError as error:
             raise with_sql_problems(error, text, os.environ, sql) from error
-        plan_with(spec, sql, registry="preferred")
+        return list(warnings(plan_with(spec, sql, registry="preferred")))
 
 
 def create_plan(spec: JoinSpec, registry: RegistryUse = "if_needed") -> JoinPlan:
@@ -99,7 +119,7 @@ def sql_worker(*, heap_mb: int = HEAP_MB) -> SqlWorker:
 
 def _read_schemas(
     spec: JoinSpec, registry: RegistryUse, sql: SqlQuestions
-) -> "Mapping[Side, ReaderSchema]":
+) -> "Mapping[Part, ReaderSchema]":
     if spec.schema_registry is None:
         return {}
     # Commands on JSON load no packages of other formats.
@@ -108,15 +128,30 @@ def _read_schemas(
     try:
         return reader_schemas(spec, sql, only_missing=registry == "if_needed")
     except (RegistryError, SecurityError) as error:
-        if registry != "preferred" or not (spec.left.has_columns and spec.right.has_columns):
+        is_enough = all(each.has_columns and each.has_key_type for each in (spec.left, spec.right))
+        if registry != "preferred" or not is_enough:
             raise
         typer.echo(f"not compared with the schema registry: {error}", err=True)
         return {}
 
 
+def epoch_ms(option: str, text: str | None) -> int | None:
+    """The time of an option. Raises RequestError."""
+    if text is None:
+        return None
+    if (time := instant(text)) is None:
+        raise RequestError(f"invalid {option} {text}: use a time such as 2026-01-31T12:00:00Z")
+    return to_epoch_ms(time)
+
+
 @contextmanager
-def report_errors(spec: Path, log_format: LogFormat = "auto") -> Iterator[None]:
-    """Prints a StreamjoinError without a stack trace and exits with its code.
+def report_errors(
+    spec: Path | None,
+    log_format: LogFormat = "auto",
+    on_problems: Callable[[Sequence[Problem]], None] = lambda _: None,
+) -> Iterator[None]:
+    """Prints a StreamjoinError without a stack trace and exits with its code. `spec`: None: the
+    command works on no file. `on_problems`: called with the problems of the spec, if it has some.
 
     Where a `${VAR}` of the spec was replaced, the message shows the variable, not its value.
     """
@@ -125,15 +160,17 @@ def report_errors(spec: Path, log_format: LogFormat = "auto") -> Iterator[None]:
             yield
         except SpecError:
             # `init` reports problems of a spec that is not written yet.
-            with variables_hidden(_read_text(spec) if spec.exists() else "", os.environ):
+            text = _read_text(spec) if spec is not None and spec.exists() else ""
+            with variables_hidden(text, os.environ):
                 raise
     except SpecError as error:
+        on_problems(error.problems)
         count = len(error.problems)
         title = f"{spec}: {count} problem{'s' if count > 1 else ''}"
         _print_errors([title, *(f"  {problem}" for problem in error.problems)], log_format)
         raise typer.Exit(error.exit_code) from None
     except StreamjoinError as error:
-        _print_errors([f"{spec}: {error}"], log_format)
+        _print_errors([str(error) if spec is None else f"{spec}: {error}"], log_format)
         raise typer.Exit(error.exit_code) from None
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaException, Message
 
 from job.compare.report import OutputRead, Report
 from job.compare.results import OUTPUTS, Result, Results
@@ -17,6 +17,7 @@ from job.compare.values import ContentReader
 from job.errors import Problem, SpecError, TopicError
 from job.kafka.clients import (
     ANSWER_SECONDS,
+    NOT_READABLE,
     AdminClient,
     admin,
     at_time,
@@ -35,14 +36,7 @@ from job.spec.value_format import Format, KeyFormat
 _READ_SECONDS = 30.0
 # A result is written after its input records. Their producers' clocks may be ahead of the clock of
 # the job, by the default of Kafka's message.timestamp.after.max.ms at most.
-_AHEAD_MS = 3_600_000
-_NOT_READABLE = frozenset(
-    {
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    }
-)
+AHEAD_MS = 3_600_000
 
 
 def compare_outputs(
@@ -175,10 +169,10 @@ def _messages(plan: JoinPlan, access: KafkaAccess, since_ms: int | None) -> Iter
     try:
         # The timestamp of a result is the time at which it was written, or an event time.
         if since_ms is not None and not plan.output.has_event_time:
-            starts = _starts(admin(settings), topic, since_ms - _AHEAD_MS)
+            starts = _starts(admin(settings), topic, since_ms - AHEAD_MS)
         yield from read_to_end(settings, topic, "streamjoin-compare", _READ_SECONDS, starts)
     except KafkaException as error:
-        if error.args[0].code() in _NOT_READABLE:
+        if error.args[0].code() in NOT_READABLE:
             raise TopicError(
                 f"output topic {topic} cannot be read: {describe_error(error)}. The first start of "
                 "its query creates the topic, or `streamjoin topics create`"

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, DecimalException
 from typing import Any
 
-from job.formats.decoder import HEADER_BYTES, NO_SCHEMA_ID, implementation, schema_id
+from job.formats.decoder import implementation, schema_id
 from job.formats.registry import RegistryAccess, schema_by_id
 from job.formats.schemas import (
+    HEADER_BYTES,
+    NO_SCHEMA_ID,
     IncompatibleError,
     ReaderSchema,
     RegisteredSchema,

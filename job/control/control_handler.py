@@ -3,17 +3,21 @@
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Event
 
 import structlog
 from pydantic import BaseModel
 
+from job.change.spec_file import SpecFile
 from job.change.spec_process import SpecProcess
+from job.checkpoint.state_reader import StateReader
+from job.control.diagnosis import diagnosis
 from job.control.explain_key import explain_key
 from job.control.lookup_queue import LookupQueue
 from job.control.query_runner import QueryRunner
+from job.control.transitions import ALLOWED
 from job.errors import (
     CheckpointError,
     ConflictError,
@@ -24,6 +28,7 @@ from job.errors import (
     StreamjoinError,
     TopicError,
 )
+from job.event_time.history import WatermarkLine
 from job.kafka.broker_watch import BrokerWatch
 from job.plan.plan import JoinPlan
 from job.plan.validation import ValidationRequest
@@ -39,6 +44,7 @@ from job.protocol.results import (
 )
 from job.protocol.status import JobStatus, QueryState
 from job.query.stats import QueryStats
+from job.spec.durations import milliseconds
 from job.spec.sides import SIDES, Side
 
 # Counting a million rows takes about 4 s of one core; the pause limits counts to 1 % of its time.
@@ -46,6 +52,11 @@ COUNT_PAUSE_SECONDS = 30.0
 COUNT_PAUSE_FACTOR = 100
 # A count slows down the reading of a backlog by a sixth, so it is delayed, by at most this long.
 COUNT_LATEST_SECONDS = 1800.0
+
+ExplainKey = Callable[
+    [calls.Explain, StateReader, Mapping[Side, KeyRows], JobStatus, WatermarkLine, Event],
+    KeyExplanation,
+]
 
 _log = structlog.get_logger()
 
@@ -61,6 +72,8 @@ class ControlHandler:
         plan: JoinPlan,
         plan_result: PlanResult,
         specs: SpecProcess,
+        spec_file: SpecFile,
+        explain: ExplainKey = explain_key,
     ) -> None:
         self._runner = runner
         self._stats = stats
@@ -71,6 +84,9 @@ class ControlHandler:
         self._state_count: StateCount | None = None
         self._closed = Event()
         self._specs = specs
+        self._spec_file = spec_file
+        self._explain_key = explain
+        self._delays_ms = {side: milliseconds(plan.side(side).watermark_delay) for side in SIDES}
 
     def start(self) -> None:
         """Start the periodic count of the state rows."""
@@ -81,13 +97,17 @@ class ControlHandler:
         self._lookups.close()
 
     def status(self) -> JobStatus:
-        return self._runner.status().model_copy(
+        status = self._runner.status()
+        status = status.model_copy(
             update={
                 "brokers": self._watch.report().with_rows_read(self._stats.live_rows),
                 "state_count": self._state_count,
                 "event_times": self._stats.event_times,
+                "latency": None if self._plan.real_time else self._stats.latency,
+                "allowed_commands": list(ALLOWED[status.state]),
             }
         )
+        return status.model_copy(update={"diagnosis": diagnosis(self._plan, status)})
 
     def command(self, command: calls.Command) -> None:
         with _refused_changes():
@@ -103,7 +123,7 @@ class ControlHandler:
                 return FailuresResult(failures=self._stats.failures)
             case calls.State():
                 with self._lookups.turn(caller_gone):
-                    return self._read_rows((request.side,), request, caller_gone)[0]
+                    return self._state_rows(request, caller_gone)
             case calls.Explain():
                 return self._explain(request, caller_gone)
             case calls.StateCount():
@@ -114,25 +134,30 @@ class ControlHandler:
             case calls.ChangePlan():
                 with _refused_changes():
                     return self._runner.change_control.plan(request, caller_gone)
+            case calls.ReadSpec():
+                with _refused_changes():
+                    frozen = self._runner.frozen
+                    return self._spec_file.compare(frozen, self._specs, request, caller_gone)
             case calls.CheckUndo():
                 with _refused_changes():
                     return self._runner.change_control.check_undo()
 
-    def _read_rows(
-        self, sides: tuple[Side, ...], request: calls.State | calls.Explain, cancel: Event
-    ) -> list[KeyRows]:
-        """Rows of all `sides` after the same batch."""
+    def _state_rows(self, request: calls.State, cancel: Event) -> KeyRows:
         reader, batch_id = self._runner.state_reader()
-        return [
-            reader.rows(side, request.key, batch_id, limit=request.limit, cancel=cancel)
-            for side in sides
-        ]
+        return reader.rows(request.side, request.key, batch_id, limit=request.limit, cancel=cancel)
 
     def _explain(self, request: calls.Explain, caller_gone: Event) -> KeyExplanation:
         with self._lookups.turn(caller_gone):
-            left, right = self._read_rows(SIDES, request, caller_gone)
-        sentences = explain_key(self._plan, self.status(), left, right)
-        return KeyExplanation(sentences=sentences, left=left, right=right)
+            # First: the state then contains what was read before the offsets of this line.
+            present = self._stats.watermark_line(self._delays_ms)
+            reader, batch_id = self._runner.state_reader()
+            state = {
+                side: reader.rows(
+                    side, request.key, batch_id, limit=request.limit, cancel=caller_gone
+                )
+                for side in SIDES
+            }
+            return self._explain_key(request, reader, state, self.status(), present, caller_gone)
 
     def _validate(self, request: calls.Validate, caller_gone: Event) -> ValidationResult:
         spec = ValidationRequest(

@@ -12,9 +12,11 @@ import structlog
 
 from job.change.request import ChangeRequest, Successor
 from job.change.sent_spec import PlannedSpec
+from job.change.spec_file import SpecFile
 from job.checkpoint.frozen import frozen_settings
 from job.checkpoint.state_reader import StateReader
 from job.control.change_control import ChangeControl
+from job.control.command_log import CommandLog
 from job.control.reset import Reset
 from job.control.state_lookup import state_reader
 from job.control.state_machine import StateMachine
@@ -55,6 +57,8 @@ class QueryRunner:
         jvm: Jvm,
         lineage: RunReports,
         change: ChangeRequest,
+        spec_file: SpecFile,
+        commands: CommandLog,
     ) -> None:
         """Each secret is added to `redaction` before its use. `jvm`: the first, still starting."""
         self._plan = plan
@@ -65,13 +69,18 @@ class QueryRunner:
         self._identity = identity
         self._lineage = lineage
         self._change = change
+        self._spec_file = spec_file
+        self._spec_of_restart: PlannedSpec | None = None
         self._successor: PlannedSpec | None = None
+        self.failure: StreamjoinError | None = None  # that has ended the job
         self._kept_jvm: Jvm | None = None
         self._started_at = datetime.now(UTC)
         self._query_id: str | None = None
         self._run_id: str | None = None
-        self._machine = StateMachine()
-        self._resources = Resources(plan, settings, redaction, stats, jvm, self._machine.wake)
+        self._machine = StateMachine(commands)
+        self._resources = Resources(
+            *(plan, settings, redaction, stats, jvm, self._machine.wake, commands.store)
+        )
         self._preparation = Preparation(plan, settings, stats, identity)
         self._starter = QueryStarter(stats, self._resources, new_query=settings.new_query)
         self._reset = Reset(plan, self._resources, redaction, self._forget_checkpoint)
@@ -79,10 +88,10 @@ class QueryRunner:
         self.change_control = ChangeControl(change, self._machine, self._resources, self.status)
 
     def run(self) -> QueryState:
-        """Keep the query in the desired state until `end` is called or the query has a successor.
-        Returns its last state."""
+        """Keep the query in the desired state until `end` is called, the query has a successor, or
+        its failure ends the job. Returns its last state."""
         try:
-            while not (self._machine.job_is_ending or self._successor):
+            while not (self._machine.job_is_ending or self._successor or self.failure):
                 self._approach_desired_state()
             if self._successor is not None:
                 self._kept_jvm = self._resources.hand_over(self._successor.plan)
@@ -119,6 +128,7 @@ class QueryRunner:
             if isinstance(command, calls.Change | calls.Undo):
                 self._machine.check_nothing_pending(command.call)
                 self._change.request(command)
+            self._spec_of_restart = self._spec_file.take_for(command)
 
     def status(self) -> JobStatus:
         last = self._stats.last_batch
@@ -144,6 +154,7 @@ class QueryRunner:
             last_batch=last,
             last_progress_at=self._stats.last_progress_at,
             last_failure=self._stats.last_failure,
+            commands=self._machine.commands.last,
             totals=self._stats.totals,
             last_reset=self._reset.report,
             last_change=self._change.report,
@@ -170,6 +181,9 @@ class QueryRunner:
         try:
             if self._change.is_requested:
                 self._make_change()
+            elif self._spec_of_restart is not None and not self._machine.stop_requested:
+                self._resources.store_desired_state(QueryState.RUNNING)
+                self._end_with(self._spec_of_restart)
             elif self._machine.desired in {QueryState.PAUSED, QueryState.STOPPED}:
                 self._stay_in(self._machine.desired)
             else:
@@ -205,7 +219,7 @@ class QueryRunner:
             self._machine.desired = checkpoint.desired_state
             if self._machine.desired is not QueryState.RUNNING:
                 return
-        checkpoint.desired_state = QueryState.RUNNING
+        self._resources.store_desired_state(QueryState.RUNNING)
         plan, limits = self._preparation.prepare(spark, checkpoint, access, topics)
         del topics  # with the admin client of the start
         if plan.real_time is not None and self._resources.provide_slots(plan.interval_tasks):
@@ -231,7 +245,8 @@ class QueryRunner:
         while continues:
             with self._idle_sides.watch(self._starter.raise_watermark):
                 self._await_end(ended)
-            continues = self._should_pause(ended) and self._pause(running, access, ended)
+            should_pause = self._is_paused() and not ended.done()
+            continues = should_pause and self._pause(running, access, ended)
         self._finish(running, ended)
 
     def _await_end(self, ended: "Future[None]") -> None:
@@ -271,9 +286,6 @@ class QueryRunner:
 
     def _is_paused(self) -> bool:
         return self._machine.desired is QueryState.PAUSED and not self._must_end()
-
-    def _should_pause(self, ended: "Future[None]") -> bool:
-        return self._is_paused() and not ended.done()
 
     def _must_end(self) -> bool:
         return self._machine.job_is_ending or self._resources.lease_is_lost
@@ -348,11 +360,8 @@ class QueryRunner:
 
     def _end_with(self, successor: PlannedSpec) -> None:
         self._successor = successor
-        _log.info(
-            "spec_changed",
-            old_checkpoint=self._plan.checkpoint,
-            new_checkpoint=successor.plan.checkpoint,
-        )
+        old, new = self._plan.checkpoint, successor.plan.checkpoint
+        _log.info("spec_changed", old_checkpoint=old, new_checkpoint=new)
 
     def _forget_checkpoint(self) -> None:
         self._stats.on_reset()
@@ -360,7 +369,7 @@ class QueryRunner:
         self._preparation.frozen = None
 
     def _fail(self, error: StreamjoinError) -> None:
-        """Wait for the next retry or, if the error is permanent, for a command."""
+        """Wait for the next retry. A permanent error ends the job, or waits for a command."""
         self._starter.forget_phase()
         # Spark's error messages contain the options of a source.
         self._redaction.scrub_error(error)
@@ -376,6 +385,9 @@ class QueryRunner:
         else:
             _log.error("query_failed", reason=str(error))
             self._machine.become(QueryState.FAILED)
+            if self._should_run() and not self._settings.keep_running:
+                self.failure = error
+                return
             # A restart that was accepted during the run that has failed follows at once.
             self._machine.wait_until(lambda: not self._should_run())
             self._resources.check_lease()

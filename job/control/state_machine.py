@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
+from job.control.command_log import CommandLog
 from job.control.transitions import ALLOWED, DESIRED, IN_A_CHANGE, check_state_allows
 from job.errors import ConflictError
 from job.protocol.calls import Command, Stop, Verb
@@ -24,7 +25,8 @@ _log = structlog.get_logger()
 
 
 class StateMachine:
-    def __init__(self) -> None:
+    def __init__(self, commands: CommandLog) -> None:
+        self.commands = commands
         self._changed = threading.Condition()
         self.state = QueryState.STARTING
         self.since = datetime.now(UTC)
@@ -47,7 +49,9 @@ class StateMachine:
         with self._changed:
             check_state_allows(verb, self.state)
             yield
-            _log.info("command", verb=verb, by=command.by, state=self.state.value)
+            state = self.state.value
+            _log.info("command", verb=verb, by=command.by, reason=command.reason, state=state)
+            self.commands.add(command)
             self.desired_before, self.desired = self.desired, DESIRED[verb]
             self.restart_requested = verb == "restart"
             self.completes_interval = isinstance(command, Stop) and command.completes_interval

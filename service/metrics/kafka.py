@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from job.api.freshness import live_brokers
 from job.spec.sides import SIDES, Side
-from service.freshness import live_brokers
 from service.metrics.metric import Metric, Snapshot, Value, gauge
 
 

@@ -1,8 +1,8 @@
 """State, failures and batches of the query."""
 
+from job.api.freshness import live_batch
 from job.protocol.status import Phase, QueryState
 from job.protocol.totals import BATCH_SECONDS_BOUNDS
-from service.freshness import live_batch
 from service.metrics.metric import Buckets, Metric, Snapshot, Value, counter, gauge, histogram
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from job.protocol.totals import LATENCY_SECONDS_BOUNDS
+from job.protocol.latency import LATENCY_SECONDS_BOUNDS
 from job.spec.sides import SIDES
-from service.metrics.metric import Buckets, Metric, Snapshot, Value, counter, histogram
+from service.metrics.metric import Buckets, Metric, Snapshot, Value, counter, gauge, histogram
 
 
 def _input(snapshot: Snapshot) -> Value:
@@ -15,8 +15,16 @@ def _duplicates(snapshot: Snapshot) -> Value:
     return {side: snapshot.status.side_totals(side).duplicates for side in SIDES}
 
 
+def _filtered(snapshot: Snapshot) -> Value:
+    return {side: snapshot.status.side_totals(side).filtered_records for side in SIDES}
+
+
 def _null_keys(snapshot: Snapshot) -> Value:
     return {side: snapshot.status.side_totals(side).null_keys for side in SIDES}
+
+
+def _skipped(snapshot: Snapshot) -> Value:
+    return {side: snapshot.status.side_totals(side).skipped_records for side in SIDES}
 
 
 def _bad(snapshot: Snapshot) -> Value:
@@ -49,6 +57,16 @@ RECORDS: tuple[Metric[Snapshot], ...] = (
         "output_records", "Results written.", lambda snapshot: snapshot.status.totals.output_records
     ),
     counter(
+        "unmatched_results",
+        "Results of unmatched rows, which are also in output_records.",
+        lambda snapshot: snapshot.status.totals.unmatched_results,
+    ),
+    counter(
+        "filtered_results",
+        "Results that output.filter dropped.",
+        lambda snapshot: snapshot.status.totals.filtered_results,
+    ),
+    counter(
         "late_rows",
         "Rows dropped because their event time was behind the watermark, both sides.",
         lambda snapshot: snapshot.status.totals.late_rows,
@@ -58,6 +76,13 @@ RECORDS: tuple[Metric[Snapshot], ...] = (
         "Results kept back after a change of the join, because the old query has written them.",
         lambda snapshot: snapshot.status.totals.kept_back_results,
     ),
+    gauge(  # a counter would begin with the job
+        "skipped_records",
+        "Records that Kafka deleted before they were read, and that `checkpoint skip-gap` has "
+        "skipped, since the checkpoint began.",
+        _skipped,
+        "side",
+    ),
     counter(
         "bad_records",
         "Bad records by reason; side `output`: results that could not be written.",
@@ -65,6 +90,7 @@ RECORDS: tuple[Metric[Snapshot], ...] = (
         "side",
         "reason",
     ),
+    counter("filtered_records", "Records that the side's filter dropped.", _filtered, "side"),
     counter("null_key_records", "Records with a null in their key.", _null_keys, "side"),
     counter(
         "duplicate_rows",

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
+from job.api.freshness import live_batch
 from job.protocol.reports import SideCount
 from job.spec.sides import SIDES
-from service.freshness import live_batch
 from service.metrics.metric import Metric, Snapshot, Value, counter, gauge
 
 

@@ -3,7 +3,7 @@
 from service.routes.control import control
 from service.routes.operations import operations
 from service.routes.query import query
-from service.routes.state import state
+from service.routes.state import explanation, state
 from service.routes.validate import validation
 
-__all__ = ["control", "operations", "query", "state", "validation"]
+__all__ = ["control", "explanation", "operations", "query", "state", "validation"]

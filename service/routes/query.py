@@ -4,13 +4,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 
+from job.api.offsets import OffsetsView
+from job.api.query import PlanView, QueryView
 from job.protocol import calls
 from job.protocol.results import FailuresResult, PlanResult, ProgressResult
-from service.access import authorize_read
+from service.access import MaySendCommands, authorize_read
 from service.routes.dependencies import DENIED, Job, now, problems
-from service.schemas.offsets import OffsetsView
 from service.schemas.progress import ProgressView
-from service.schemas.query import PlanView, QueryView
 
 query = APIRouter(
     prefix="/v1/query",
@@ -21,10 +21,12 @@ query = APIRouter(
 
 
 @query.get("")
-async def query_state(job: Job) -> QueryView:
-    """State, last batch, lag and watermark of each side, the side that holds the watermark back,
-    rows in state, brokers, last reset, last change, replay after a change, last failure."""
-    return QueryView.of(await job.status(), now())
+async def query_state(job: Job, may_send_commands: MaySendCommands) -> QueryView:
+    """State, a diagnosis in one sentence, results, latency, last batch, lag and watermark of each
+    side, the side that holds the watermark back, output topic, rows in state, brokers, allowed and
+    last commands, last reset, last change, replay after a change, last failure."""
+    view = QueryView.of(await job.status(), now())
+    return view if may_send_commands else view.model_copy(update={"allowed_commands": []})
 
 
 @query.get("/plan")

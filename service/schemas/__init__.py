@@ -1,1 +1,1 @@
-"""Bodies of the HTTP API that are not models of the protocol, one module per resource."""
+"""Bodies of the HTTP API that only the service needs, one module per resource."""

@@ -4,15 +4,17 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Self
 
+from job.api.query import BatchView
+from job.api.view import View
 from job.protocol.progress import BatchProgress, SideProgress
 from job.protocol.status import utc_time
-from service.schemas.query import BatchView
-from service.schemas.view import View
 
 
 class SideBatchView(View):
     records: int
     """Records read from the topic, readable or not."""
+    filtered_records: int
+    """Records that the side's filter dropped."""
     null_keys: int
     """Records with a null in their key."""
     bad_records: dict[str, int]
@@ -27,6 +29,7 @@ class SideBatchView(View):
     def of(cls, side: SideProgress) -> Self:
         return cls(
             records=side.records,
+            filtered_records=side.filtered_records,
             null_keys=side.null_keys,
             bad_records=side.bad_records,
             event_time_max=utc_time(side.event_time_max_ms),

@@ -1,6 +1,6 @@
 """Bodies of the calls that take a spec."""
 
-from service.schemas.view import RequestBody
+from job.api.view import RequestBody
 
 
 class SpecDocument(RequestBody):

@@ -94,17 +94,21 @@ def _refuse_other_formats(spec: JoinSpec) -> None:
     formats = {
         "left.format": spec.left.format,
         "right.format": spec.right.format,
+        "left.key_format": spec.left.key_format.with_registry or Format.JSON,
+        "right.key_format": spec.right.key_format.with_registry or Format.JSON,
         "output.format": spec.output.format,
         "output.key_format": spec.output.key_format.with_registry or Format.JSON,
     }
-    problems = [
-        Problem(
-            name,
-            value_format.value,
-            "needs a schema registry, and these containers have none: test with json",
-        )
-        for name, value_format in formats.items()
+    reasons = {
+        name: "needs a schema registry, and these containers have none"
         if value_format.has_registry
+        else "does not read the rows of these tests, which are sent as JSON"
+        for name, value_format in formats.items()
+        if value_format is not Format.JSON
+    }
+    problems = [
+        Problem(name, formats[name].value, f"{reason}: test with json")
+        for name, reason in reasons.items()
     ]
     if problems:
         raise SpecError(problems)

@@ -3,10 +3,10 @@
 from datetime import datetime
 from typing import Self
 
+from job.api.view import View
 from job.protocol.reports import SideEventTimes
 from job.protocol.status import JobStatus, utc_time
 from job.spec.sides import Side
-from service.schemas.view import View
 
 
 class PartitionOffsetsView(View):
@@ -70,3 +70,6 @@ class OffsetsView(View):
             left=SideOffsetsView.of("left", status),
             right=SideOffsetsView.of("right", status),
         )
+
+    def side(self, side: Side) -> SideOffsetsView:
+        return self.left if side == "left" else self.right

@@ -3,13 +3,20 @@
 from datetime import datetime
 from typing import Any, Self
 
+from job.api.freshness import is_recent, live_brokers
+from job.api.view import View
 from job.protocol.progress import BatchProgress
-from job.protocol.reports import BrokerReport, ChangeReport, ChangeRequestReport, ResetReport
+from job.protocol.reports import (
+    BrokerReport,
+    ChangeReport,
+    ChangeRequestReport,
+    CommandReport,
+    LatencyReport,
+    ResetReport,
+)
 from job.protocol.status import Failure, JobStatus, Phase, QueryState, utc_time
 from job.spec.sides import Side
 from job.spec.start_positions import SideStartPositions
-from service.freshness import is_recent, live_brokers
-from service.schemas.view import View
 
 
 class BatchView(View):
@@ -81,6 +88,8 @@ class SideView(View):
     of the query reads them."""
     input_records: int
     """Records read since the job started."""
+    filtered_records: int
+    """Records that the side's filter dropped."""
     null_key_records: int
     """Records with a null in their key."""
     duplicate_rows: int
@@ -88,6 +97,9 @@ class SideView(View):
     stored_ids: int | None
     """Ids in the state of `deduplicate` at the last count, `state_counted_at`. Null before the
     first count, and without `deduplicate`."""
+    skipped_records: int
+    """Records that Kafka deleted before they were read, and that `checkpoint skip-gap` has skipped,
+    since the checkpoint began."""
     bad_records: dict[str, int]
     """Records that could not be read, per reason."""
     dead_letter_records: dict[str, int]
@@ -121,9 +133,11 @@ class SideView(View):
             topic=status.brokers.side(side).topic if status.brokers else None,
             new_topics=status.brokers.side(side).new_topics if status.brokers else [],
             input_records=totals.records,
+            filtered_records=totals.filtered_records,
             null_key_records=totals.null_keys,
             duplicate_rows=totals.duplicates,
             stored_ids=count.stored_ids if count else None,
+            skipped_records=totals.skipped_records,
             bad_records=totals.bad_records,
             dead_letter_records=status.totals.dead_letters[side],
             event_time_max=utc_time(totals.event_time_max_ms),
@@ -136,6 +150,29 @@ class SideView(View):
         )
 
 
+class OutputView(View):
+    topic: str | None
+    """Topic of the results."""
+    end_offsets: dict[str, int] | None
+    """Offset per partition behind the last record that readers of committed records can read; null
+    while the brokers are unreachable."""
+    end_offsets_total: int | None
+    """Sum over the partitions."""
+    bad_results: dict[str, int]
+    """Results that could not be written since the job started, per reason."""
+
+    @classmethod
+    def of(cls, status: JobStatus, now: datetime) -> Self:
+        brokers = live_brokers(status, now)
+        ends = brokers.output.latest if brokers else None
+        return cls(
+            topic=status.brokers.output.topic if status.brokers else None,
+            end_offsets=None if ends is None else {str(number): ends[number] for number in ends},
+            end_offsets_total=None if ends is None else sum(ends.values()),
+            bad_results=status.totals.results_left_out,
+        )
+
+
 class QueryView(View):
     name: str
     """Name of the query, as in the spec."""
@@ -145,6 +182,11 @@ class QueryView(View):
     """exactly_once or at_least_once."""
     state: QueryState
     """State of the query."""
+    diagnosis: str
+    """One sentence: how many results were written, or why few or none were."""
+    allowed_commands: list[str]
+    """Commands that the state of the query allows and that this client may send. A command without
+    effect is allowed."""
     phase: Phase | None
     """catch_up: the query runs in micro-batches. real_time: in intervals of Spark's real-time mode.
     Null if the engine is micro_batch, or if the query is not running."""
@@ -164,6 +206,9 @@ class QueryView(View):
     """The last batch that ended."""
     watermark: datetime | None
     """Watermark of the query: the watermark of the slower side. Older rows are late."""
+    watermark_delay_seconds: float | None
+    """Configured delay of the side that determines the watermark: the watermark is at least this
+    far behind the clock. Null without a watermark."""
     watermark_held_back_by: Side | None
     """Side with the older or missing event time; null if both are equal or both missing, or if a
     side is idle."""
@@ -172,10 +217,27 @@ class QueryView(View):
     backlog. With several topics `topic/partition`."""
     late_rows: int
     """Rows dropped since the job started because they were behind the watermark."""
+    output_records: int
+    """Results written since the job started."""
+    matched_results: int
+    """Results of matched rows: `output_records` without `unmatched_results`. With engine real_time
+    it contains the unmatched rows of the running interval until the interval ends."""
+    unmatched_results: int
+    """Results of unmatched rows, which are also in `output_records`. Those of a running interval
+    are missing."""
+    filtered_results: int
+    """Results that output.filter dropped."""
+    latency: LatencyReport | None
+    """From the Kafka timestamp of a record to the end of the batch that read the record and wrote
+    its matches, over the last batches, at most 100; interpolated between the oldest and the newest
+    record of a batch. Null if these batches read no record, or if the engine is real_time: most of
+    its results are visible before their interval ends."""
     left: SideView
     """The left side."""
     right: SideView
     """The right side."""
+    output: OutputView
+    """The output topic."""
     state_counted_at: datetime | None
     """Time of the last count of the rows in join state."""
     brokers: BrokersView | None
@@ -189,6 +251,8 @@ class QueryView(View):
     """Replay after a change of the join. Null: the query replaces no other query."""
     last_failure: Failure | None
     """The last failure since the job started."""
+    commands: list[CommandReport]
+    """The last 20 accepted commands, also of earlier runs of the job, oldest first."""
 
     @classmethod
     def of(cls, status: JobStatus, now: datetime) -> Self:
@@ -198,6 +262,8 @@ class QueryView(View):
             join_type=status.join_type,
             delivery=status.delivery,
             state=status.state,
+            diagnosis=status.diagnosis,
+            allowed_commands=status.allowed_commands,
             phase=status.phase,
             query_id=status.query_id,
             run_id=status.run_id,
@@ -207,18 +273,48 @@ class QueryView(View):
             last_progress_at=status.last_progress_at,
             last_batch=BatchView.of(last) if last else None,
             watermark=status.watermark,
+            watermark_delay_seconds=_delay_seconds(status),
             watermark_held_back_by=status.watermark_held_back_by,
             watermark_held_back_by_partition=status.watermark_held_back_by_partition,
             late_rows=status.totals.late_rows,
+            output_records=status.totals.output_records,
+            matched_results=status.totals.matched_results,
+            unmatched_results=status.totals.unmatched_results,
+            filtered_results=status.totals.filtered_results,
+            latency=status.latency,
             left=SideView.of("left", status, now),
             right=SideView.of("right", status, now),
+            output=OutputView.of(status, now),
             state_counted_at=status.state_count.counted_at if status.state_count else None,
             brokers=BrokersView.of(status.brokers, now) if status.brokers else None,
             last_reset=ResetView.of(status.last_reset) if status.last_reset else None,
             last_change=status.last_change,
             change=status.change,
             last_failure=status.last_failure,
+            commands=status.commands,
         )
+
+    def side(self, side: Side) -> SideView:
+        return self.left if side == "left" else self.right
+
+
+def _delay_seconds(status: JobStatus) -> float | None:
+    if status.watermark is None:
+        return None
+    slower = status.watermark_held_back_by
+    delays = status.watermark_delay_ms
+    return (min(delays.values()) if slower is None else delays[slower]) / 1000
+
+
+class RestartView(QueryView):
+    spec_file: str
+    """Which spec the query continues with: the job has read its spec file again."""
+
+    @classmethod
+    def after(cls, status: JobStatus, now: datetime, spec_file: str) -> Self:
+        query = QueryView.of(status, now)
+        fields = {name: getattr(query, name) for name in QueryView.model_fields}
+        return cls(**fields, spec_file=spec_file)
 
 
 class PlanView(View):

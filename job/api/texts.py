@@ -1,0 +1,171 @@
+"""The state of a running job as lines of text. Pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+
+from job.api.offsets import OffsetsView
+from job.api.query import QueryView, SideView
+from job.protocol.reports import CommandReport
+from job.spec.durations import rounded_text
+from job.spec.sides import SIDES
+
+UNKNOWN = "-"
+
+
+def state_lines(query: QueryView, now: datetime) -> Iterator[str]:
+    """The answer of `streamjoin status`."""
+    yield name_text(query)
+    yield state_text(query, now)
+    yield from event_lines(query)
+    yield ""
+    yield from aligned(
+        [
+            ("", *SIDES),
+            *((name, *cells) for name, cells in side_rows(query, now)),
+        ]
+    )
+    yield ""
+    yield from aligned(query_rows(query, now))
+
+
+def progress_line(query: QueryView, now: datetime) -> str:
+    """One line with what the query has done, and how far it is behind."""
+    sides = [query.side(side) for side in SIDES]
+    read = " + ".join(number(side.input_records) for side in sides)
+    bad = sum(sum(side.bad_records.values()) for side in sides)
+    lag = " + ".join(number(side.offsets_behind_latest_total) for side in sides)
+    watermark = "none yet" if query.watermark is None else behind(query.watermark, now)
+    return (
+        f"{now:%H:%M:%S}Z {query.state}: read {read}, joined {query.output_records:,}, "
+        f"late {query.late_rows:,}, bad {bad:,}, watermark {watermark}, lag {lag} records"
+    )
+
+
+def name_text(query: QueryView) -> str:
+    return f"{query.name}  {query.join_type}, {query.delivery}"
+
+
+def state_text(query: QueryView, now: datetime) -> str:
+    phase = "" if query.phase is None else f", {query.phase.replace('_', ' ')}"
+    lasting = rounded_text(now - query.state_since)
+    return f"{query.state}{phase} since {clock(query.state_since)}, {lasting}"
+
+
+def event_lines(query: QueryView) -> Iterator[str]:
+    """The last failure and the last command."""
+    failure = query.last_failure
+    if failure is not None:
+        yield f"last failure at {clock(failure.at)}: {failure.message}"
+    if query.commands:
+        yield _command(query.commands[-1])
+
+
+def _command(command: CommandReport) -> str:
+    reason = "" if command.reason is None else f": {command.reason}"
+    return f"last command: {command.verb} by {command.by} at {clock(command.at)}{reason}"
+
+
+def side_rows(query: QueryView, now: datetime) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """A name and a cell per side."""
+
+    def row(name: str, cells: Iterable[str]) -> tuple[str, tuple[str, ...]]:
+        return name, tuple(cells)
+
+    sides = [query.side(side) for side in SIDES]
+    yield row("topic", (side.topic or UNKNOWN for side in sides))
+    yield row("records read", (number(side.input_records) for side in sides))
+    yield row("unread", (number(side.offsets_behind_latest_total) for side in sides))
+    yield row("newest event", (behind(side.event_time_max, now) for side in sides))
+    yield row("bad records", map(_bad, sides))
+    yield row("rows in state", (number(side.state_rows) for side in sides))
+
+
+def _bad(side: SideView) -> str:
+    """`3: 2 malformed_json, 1 tombstone`"""
+    reasons = {reason: count for reason, count in side.bad_records.items() if count}
+    total = number(sum(reasons.values()))
+    listed = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items()))
+    return f"{total}: {listed}" if listed else total
+
+
+def query_rows(query: QueryView, now: datetime) -> Iterator[tuple[str, str]]:
+    kinds = f"{query.matched_results:,} matched, {query.unmatched_results:,} unmatched"
+    yield "results", f"{number(query.output_records)}: {kinds}"
+    output = query.output
+    ends = number(output.end_offsets_total)
+    yield "output", f"{output.topic or UNKNOWN}, sum of its end offsets {ends}"
+    if (latency := query.latency) is not None:
+        p50, p99 = latency.p50_seconds, latency.p99_seconds
+        yield "latency", f"p50 {p50:.2f} s, p99 {p99:.2f} s, of records in the last batches"
+    yield "late rows", number(query.late_rows)
+    yield "watermark", _watermark(query, now)
+    if (batch := query.last_batch) is not None:
+        records = f"{batch.input_records:,} records, {batch.output_records:,} results"
+        yield "last batch", f"{batch.duration_seconds:.2f} s, {records}"
+    if query.brokers is not None and not query.brokers.reachable:
+        yield "brokers", f"no answer: {query.brokers.error}"
+
+
+def _watermark(query: QueryView, now: datetime) -> str:
+    if query.watermark is None:
+        return "none yet"
+    text = f"{clock(query.watermark)}, {behind(query.watermark, now)}"
+    if query.watermark_held_back_by is None:
+        return text
+    partition = query.watermark_held_back_by_partition
+    place = "" if partition is None else f" partition {partition}"
+    return f"{text}, held back by {query.watermark_held_back_by}{place}"
+
+
+def lag_lines(offsets: OffsetsView, now: datetime) -> Iterator[str]:
+    """The answer of `streamjoin lag`: a line per side and partition."""
+    rows: list[Sequence[str]] = [
+        ("side", "topic", "partition", "position", "end", "behind", "event time", "how late")
+    ]
+    for side in SIDES:
+        view = offsets.side(side)
+        for label, partition in view.partitions.items():
+            topic, _, number_of_partition = label.rpartition("/")
+            rows.append(
+                (
+                    *(side, topic or view.topic or UNKNOWN, number_of_partition),
+                    *map(number, (partition.read, partition.latest, partition.behind_latest)),
+                    UNKNOWN if partition.event_time is None else clock(partition.event_time),
+                    behind(partition.event_time, now),
+                )
+            )
+    yield from aligned(rows, right={3, 4, 5})
+    if offsets.error is not None:
+        at = "never" if offsets.answered_at is None else clock(offsets.answered_at)
+        yield f"the brokers do not answer (last answer: {at}): {offsets.error}"
+    elif len(rows) == 1:
+        yield "no offsets yet: the job has not asked the brokers"
+
+
+def aligned(
+    rows: Iterable[Sequence[str]], right: frozenset[int] | set[int] = frozenset()
+) -> Iterator[str]:
+    """Lines with the cells in columns. `right`: numbers of the columns aligned to the right."""
+    table = [tuple(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        cells = (
+            cell.rjust(width) if number in right else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join(cells).rstrip()
+
+
+def number(count: int | None) -> str:
+    return UNKNOWN if count is None else f"{count:,}"
+
+
+def clock(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+def behind(time: datetime | None, now: datetime) -> str:
+    """`12.3 s behind now`"""
+    if time is None:
+        return UNKNOWN
+    return f"{rounded_text(now - time)} {'behind' if now >= time else 'ahead of'} now"

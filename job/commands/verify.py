@@ -1,0 +1,57 @@
+"""`streamjoin output verify`."""
+
+from typing import Annotated
+
+import typer
+
+from job.commands.output import AsJson, print_facts
+from job.commands.running import user_name
+from job.commands.spec_file import (
+    SIMULATION_HEAP_MB,
+    SpecFile,
+    epoch_ms,
+    plan_with,
+    read_spec,
+    report_errors,
+    sql_worker,
+)
+from job.settings import JobSettings, read_settings
+from job.sql.questions import SqlQuestions
+from job.sql.rows import SqlRows
+
+output_commands = typer.Typer(help="Check the results of a join.", no_args_is_help=True)
+
+
+@output_commands.command(
+    "verify", epilog="Example: streamjoin output verify join.yaml --since 2026-01-31T12:00:00Z"
+)
+def verify(
+    spec: SpecFile,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Read the input records since this time."),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Read the input records before this time. Required if no job answers; the query "
+            "must then have emitted all of their results.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare results with the specification on the input records; exit 1 if they differ.
+
+    Reports results that are missing, not given by the specification, different, or written again.
+    """
+    from job.api.client import SocketClient
+    from job.verify.verify import verify_output
+
+    with report_errors(spec), sql_worker(heap_mb=SIMULATION_HEAP_MB) as worker:
+        bounds = epoch_ms("--since", since), epoch_ms("--until", until)
+        plan = plan_with(read_spec(spec), SqlQuestions(worker.ask), registry="required")
+        job = SocketClient(read_settings(JobSettings).socket, plan.name, user_name())
+        report = verify_output(plan, SqlRows(worker.ask), job, *bounds)
+    print_facts(report.as_json, [report.text], as_json=as_json)
+    raise typer.Exit(0 if report.comparison.agrees else 1)

@@ -1,0 +1,251 @@
+"""One sentence about the results of the query, and if there are few or none, why. Pure.
+
+The first cause of a list that applies is the answer: each one hides those after it.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from job.control.watermark_sentences import held_back, not_running
+from job.instants import utc_text
+from job.plan.plan import JoinPlan
+from job.protocol.status import JobStatus, utc_time
+from job.protocol.totals import SideTotals
+from job.spec.durations import duration_text, rounded_text
+from job.spec.sides import OTHER_SIDE, SIDES, Side
+
+# Seconds that are read as milliseconds give January 1970.
+_SECONDS_READ_AS_MS = datetime(1971, 1, 1, tzinfo=UTC)
+# Time zones differ from UTC by multiples of this, and by at most 14 hours.
+_ZONE_STEP, _ZONE_MAX = timedelta(minutes=15), timedelta(hours=14)
+_ZONE_MIN = timedelta(minutes=30)
+_ZONE_TOLERANCE = timedelta(seconds=30)
+_MOSTLY = 0.5
+_NO_MATCH = "No row has matched since the job started"
+
+
+def diagnosis(plan: JoinPlan, status: JobStatus) -> str:
+    for causes in (
+        not_running(status),
+        _no_brokers(status),
+        _replay(status),
+        _no_records(status),
+        _unusable(plan, status),
+        _filtered_results(status),
+        _no_match(plan, status),
+        _late(status),
+        _waiting(plan, status),
+    ):
+        for cause in causes:
+            return cause
+    return _results(status)
+
+
+def _no_brokers(status: JobStatus) -> Iterator[str]:
+    if status.brokers is not None and (error := status.brokers.error):
+        since = status.brokers.answered_at
+        answered = "have not answered yet" if since is None else f"last answered {utc_text(since)}"
+        yield f"Nothing is read: the brokers {answered}. {error}"
+
+
+def _replay(status: JobStatus) -> Iterator[str]:
+    change = status.change
+    if change is not None and change.phase != "over":
+        yield (
+            f"After the change of the join, {change.records_left:,} of {change.records:,} records "
+            "are still to be read again; results that were written before are kept back."
+        )
+
+
+def _no_records(status: JobStatus) -> Iterator[str]:
+    missing = [side for side in SIDES if not status.side_totals(side).records]
+    if not missing or status.totals.output_records:
+        return
+    if status.brokers is None or (status.last_batch is None and _unread(status)):
+        yield "The query reads its first records."
+        return
+    reasons = [reason for side in missing for reason in _why_no_records(status, side)]
+    if reasons:
+        effects = ", and ".join(_effects(status, missing))
+        yield f"{'; '.join(reasons)}." + f" Until then {effects}." * bool(effects)
+
+
+def _why_no_records(status: JobStatus, side: Side) -> Iterator[str]:
+    assert status.brokers is not None
+    offsets = status.brokers.side(side)
+    if offsets.latest is None or offsets.earliest is None:
+        return
+    topic = f"Topic {offsets.topic} of the {side} side"
+    if not any(offsets.latest.values()):
+        yield f"{topic} is empty: produce records, or correct `{side}.topic`"
+    elif offsets.latest == offsets.earliest:
+        yield f"{topic} is empty: its records were deleted, by retention or by a command"
+    elif not sum((offsets.behind_latest or {}).values()):
+        yield (f"{topic} has no new record since the job started at {utc_text(status.started_at)}")
+
+
+def _effects(status: JobStatus, missing: list[Side]) -> Iterator[str]:
+    if not all(_may_have_rows(status, side) for side in missing):
+        yield "no row can match"
+    without = [side for side in missing if status.side_watermark(side) is None]
+    if without and not any(status.idle.values()):
+        yield "the watermark does not advance, so no unmatched row is emitted"
+
+
+def _may_have_rows(status: JobStatus, side: Side) -> bool:
+    """Whether the state may have rows of the side, from before the job started."""
+    if status.state_count is not None:
+        return status.state_count.side(side).rows > 0
+    latest = None if status.brokers is None else status.brokers.side(side).latest
+    return latest is None or any(latest.values())
+
+
+def _unusable(plan: JoinPlan, status: JobStatus) -> Iterator[str]:
+    """Sides of which no record, or less than half, can match."""
+    for side in SIDES:
+        totals = status.side_totals(side)
+        dropped = _dropped(plan, side, totals)
+        share = sum(dropped.values()) / totals.records if totals.records else 0
+        if share <= _MOSTLY:
+            continue
+        how_many = "All" if share == 1 else f"{share:.0%} of the"
+        reasons = ", ".join(f"{n:,} {reason}" for reason, n in dropped.items() if n)
+        yield f"{how_many} {totals.records:,} {side} records cannot match: {reasons}."
+
+
+def _dropped(plan: JoinPlan, side: Side, totals: SideTotals) -> dict[str, int]:
+    bad = {f"bad ({reason})": count for reason, count in totals.bad_records.items()}
+    dropped = bad | {f"dropped by {side}.filter": totals.filtered_records}
+    dropped["with a null in their key"] = totals.null_keys
+    if plan.side(side).deduplication is not None:
+        dropped["duplicates"] = totals.duplicates
+    return dropped
+
+
+def _filtered_results(status: JobStatus) -> Iterator[str]:
+    dropped, written = status.totals.filtered_results, status.totals.output_records
+    if dropped > _MOSTLY * (dropped + written):
+        yield f"output.filter dropped {dropped:,} of {dropped + written:,} results."
+
+
+def _no_match(plan: JoinPlan, status: JobStatus) -> Iterator[str]:
+    """Why no rows have matched, if both sides have rows."""
+    totals = status.totals
+    has_rows = all(status.side_totals(side).event_time_max_ms is not None for side in SIDES)
+    can_tell = plan.join_type.anti_side is None and has_rows
+    if not can_tell or totals.matched_results or totals.filtered_results:
+        return
+    yield from _no_times_of_today(status)
+    yield from _apart(plan, status)
+    yield from _other_keys(status)
+
+
+def _no_times_of_today(status: JobStatus) -> Iterator[str]:
+    for side in SIDES:
+        newest = utc_time(status.side_totals(side).event_time_max_ms)
+        assert newest is not None
+        if newest < _SECONDS_READ_AS_MS:
+            yield (
+                f"{_NO_MATCH}: the newest event time of the {side} side is "
+                f"{utc_text(newest)}, which seconds give that are read as milliseconds. Use "
+                f"timestamp_seconds(…) as `{side}.event_time`."
+            )
+    for side in SIDES:
+        if (offset := _zone_offset(status, side)) is not None:
+            ahead = "ahead of" if offset > timedelta(0) else "behind"
+            yield (
+                f"{_NO_MATCH}: the event times of the {side} side are "
+                f"{duration_text(abs(offset))} {ahead} the timestamps of its records. They look "
+                f"like local times: set `{side}.time_zone`."
+            )
+
+
+def _zone_offset(status: JobStatus, side: Side) -> timedelta | None:
+    """By how much event times differ from the timestamps of records, if zones can differ so."""
+    last = status.last_batch
+    if last is None:
+        return None
+    of = last.left if side == "left" else last.right
+    if of.event_time_max_ms is None or of.record_time_max_ms is None:
+        return None
+    difference = timedelta(milliseconds=of.event_time_max_ms - of.record_time_max_ms)
+    offset = round(difference / _ZONE_STEP) * _ZONE_STEP
+    is_zone = _ZONE_MIN <= abs(offset) <= _ZONE_MAX
+    return offset if is_zone and abs(difference - offset) <= _ZONE_TOLERANCE else None
+
+
+def _apart(plan: JoinPlan, status: JobStatus) -> Iterator[str]:
+    """The newest event times are further apart than the join allows. Unread records may be
+    nearer."""
+    if _unread(status):
+        return
+    left, right = (utc_time(status.side_totals(side).event_time_max_ms) for side in SIDES)
+    assert left is not None
+    assert right is not None
+    later: Side = "right" if right > left else "left"
+    if plan.window is not None:
+        allowed = plan.window.size
+    elif plan.match_window is not None:
+        window = plan.match_window
+        bound = window.after if later == "right" else window.before
+        if bound is None:
+            return
+        allowed = bound
+    else:
+        return
+    distance = abs(right - left)
+    if distance > allowed:
+        yield (
+            f"{_NO_MATCH}: the newest event time of the {later} side is {rounded_text(distance)} "
+            f"after that of the {OTHER_SIDE[later]} side ({utc_text(max(left, right))} and "
+            f"{utc_text(min(left, right))}), and the join allows {duration_text(allowed)}."
+        )
+
+
+def _other_keys(status: JobStatus) -> Iterator[str]:
+    count = status.state_count
+    if count is None or _unread(status) or not all(count.side(side).sample_keys for side in SIDES):
+        return
+    keys = {side: _sample(count.side(side).sample_keys) for side in SIDES}
+    yield (
+        f"{_NO_MATCH}: keys in state are {keys['left']} on the left and {keys['right']} on the "
+        "right. `streamjoin explain` and `GET /v1/query/explain` explain why a key has no match."
+    )
+
+
+def _sample(keys: list[list[str | None]]) -> str:
+    return ", ".join("/".join(str(part) for part in key) for key in keys)
+
+
+def _late(status: JobStatus) -> Iterator[str]:
+    late = status.totals.late_rows
+    read = sum(status.side_totals(side).records for side in SIDES)
+    if late > _MOSTLY * read:
+        yield (
+            f"{late:,} of {read:,} rows were late and dropped: they were behind the watermark. A "
+            "longer `watermark_delay` accepts them."
+        )
+
+
+def _waiting(plan: JoinPlan, status: JobStatus) -> Iterator[str]:
+    """Unmatched rows wait for a watermark that a side without new records holds back."""
+    if not plan.join_type.outer_sides or status.totals.output_records:
+        return
+    yield from held_back(status)
+
+
+def _unread(status: JobStatus) -> int:
+    brokers = status.brokers
+    if brokers is None:
+        return 0
+    return sum(sum((brokers.side(side).behind_latest or {}).values()) for side in SIDES)
+
+
+def _results(status: JobStatus) -> str:
+    totals = status.totals
+    unmatched = f", {totals.unmatched_results:,} of them unmatched" * (totals.unmatched_results > 0)
+    results = "result was" if totals.output_records == 1 else "results were"
+    text = f"{totals.output_records:,} {results} written since the job started{unmatched}"
+    if unread := _unread(status):
+        return f"{text}; {unread:,} records are unread."
+    return f"{text}." if status.brokers is None else f"{text}; all records are read."

@@ -1,0 +1,71 @@
+"""Sentences about a query that does not run, and about what holds its watermark back. Pure."""
+
+from collections.abc import Iterator
+
+from job.instants import utc_text
+from job.protocol.status import JobStatus, QueryState
+from job.spec.durations import rounded_text
+from job.spec.sides import OTHER_SIDE, SIDES, Side
+
+
+def not_running(status: JobStatus) -> Iterator[str]:
+    match status.state:
+        case QueryState.RUNNING:
+            return
+        case QueryState.PAUSED | QueryState.STOPPED:
+            yield f"The query is {status.state} and emits no rows until it is resumed."
+        case _:
+            reason = f": {status.last_failure.message}" if status.last_failure else ""
+            yield f"The query is {status.state} and emits no rows{reason}."
+
+
+def held_back(status: JobStatus) -> Iterator[str]:
+    idle = [side for side in SIDES if status.idle.get(side)]
+    if idle:
+        yield (
+            f"The {' and '.join(idle)} side is idle: its event time follows the clock, minus "
+            "idle_after and watermark_delay."
+        )
+        return
+    without = [side for side in SIDES if status.side_watermark(side) is None]
+    if without:
+        yield _no_event_time(status, without)
+    elif (slower := status.watermark_held_back_by) is not None:
+        yield _slower_side(status, slower)
+
+
+def _no_event_time(status: JobStatus, sides: list[Side]) -> str:
+    partitions = {side: status.slowest_partition(side) for side in sides}
+    unread = [
+        f"{side} partition {status.partition_label(side, number)}"
+        for side, number in partitions.items()
+        if number is not None
+    ]
+    if unread:
+        return (
+            f"No readable record of {' and '.join(unread)} was read yet, and there is a backlog. "
+            "Until then the watermark does not advance, and no unmatched rows are emitted."
+        )
+    return (
+        f"The {' and '.join(sides)} side received no readable record since the job started. "
+        "Without an event time of both sides the watermark does not advance, and no unmatched "
+        "rows are emitted."
+    )
+
+
+def _slower_side(status: JobStatus, slower: Side) -> str:
+    other = OTHER_SIDE[slower]
+    watermark, ahead = status.side_watermark(slower), status.side_watermark(other)
+    assert watermark is not None
+    assert ahead is not None
+    if (partition := status.watermark_held_back_by_partition) is not None:
+        return (
+            f"Partition {partition} of the {slower} side holds the watermark back, at "
+            f"{utc_text(watermark)}: it has unread records. The watermark advances as they are "
+            "read."
+        )
+    return (
+        f"The {slower} side holds the watermark back, at {utc_text(watermark)}: the {other} side "
+        f"is {rounded_text(ahead - watermark)} ahead. The watermark advances when newer {slower} "
+        "records arrive."
+    )

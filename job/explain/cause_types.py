@@ -1,0 +1,181 @@
+"""What can have happened to a record of a key, and why a row has no match. Values only."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from job.event_time.history import Bounds
+from job.explain.facts import Letter, NoMatchPossible, NullKey, Problem, Result
+from job.plan.result_id import Place
+from job.spec.sides import Side
+
+
+@dataclass(frozen=True)
+class Unread:
+    before: int
+    """Unread records of the partition before this one."""
+
+
+@dataclass(frozen=True)
+class Excluded:
+    problem: Problem
+    letter: Letter | None
+    """None: no dead letter was found."""
+
+
+@dataclass(frozen=True)
+class Late:
+    watermark: Bounds | None
+    """None: the watermark when the row was read is unknown; there is a dead letter."""
+    letter: Letter | None = None
+
+
+@dataclass(frozen=True)
+class Untraced:
+    """The row is neither in state nor in the output."""
+
+
+@dataclass(frozen=True)
+class Duplicate:
+    of: Place
+
+
+@dataclass(frozen=True)
+class Matched:
+    with_row: Place | None
+    """None: the result contains only this record (semi join)."""
+    results: tuple[Result, ...]
+    """The first is that of `with_row`."""
+
+
+@dataclass(frozen=True)
+class MatchNotEmitted:
+    """The row has matched, and the join type emits nothing for it (anti and semi joins)."""
+
+    with_row: Place | None
+    """None: only the state shows that it has matched."""
+
+
+@dataclass(frozen=True)
+class ResultFiltered:
+    """output.filter dropped the result."""
+
+    with_row: Place | None
+    """None: the result of the unmatched row."""
+
+
+@dataclass(frozen=True)
+class ResultNotWritten:
+    with_row: Place | None
+    reason: str
+    letter: Letter | None
+
+
+@dataclass(frozen=True)
+class NoRow:
+    """The other side has no row with the key among the records that were read."""
+
+    side: Side
+
+
+@dataclass(frozen=True)
+class NotCompared:
+    """The other side has rows with the key, and it is not known whether one matches."""
+
+    other: Place
+
+
+@dataclass(frozen=True)
+class OutsideWindow:
+    other: Place
+    distance_ms: int
+    """Event time of the right row minus that of the left one."""
+
+
+@dataclass(frozen=True)
+class ConditionFalse:
+    other: Place
+
+
+@dataclass(frozen=True)
+class OtherUnread:
+    other: Place
+
+
+@dataclass(frozen=True)
+class OtherNotJoined:
+    """The only row that could match is not joined."""
+
+    other: Place
+    cause: "Excluded | Late | Duplicate | None"
+    """None: it was late, by the other facts."""
+
+
+NoMatch: TypeAlias = (
+    NoRow | NotCompared | OutsideWindow | ConditionFalse | OtherUnread | OtherNotJoined
+)
+
+
+@dataclass(frozen=True)
+class EmittedUnmatched:
+    result: Result
+    because: NoMatch | NullKey | NoMatchPossible
+
+
+@dataclass(frozen=True)
+class Waiting:
+    until_ms: int | None
+    """The row waits until the watermark is later than this. None: indefinitely."""
+    is_emitted: bool
+    """Whether it is then emitted as unmatched."""
+    because: NoMatch
+
+
+@dataclass(frozen=True)
+class Expired:
+    at_ms: int
+    """The row expired once the watermark was later than this. Its join type emits nothing."""
+    because: NoMatch
+
+
+@dataclass(frozen=True)
+class ResultNotFound:
+    """The row has a result that is not in the part of the output topic that was read."""
+
+    with_row: Place | None
+    """None: the result of the unmatched row, or `has_matched`."""
+    has_matched: bool = False
+    """The state shows that the row has matched, and no row that was read is its match."""
+
+
+@dataclass(frozen=True)
+class ExpiredWithoutTrace:
+    """The row has expired, and if it had a result, this would not have been found."""
+
+    at_ms: int
+    """As of Expired."""
+
+
+@dataclass(frozen=True)
+class OneOfBothLate:
+    """Two rows match, and there is no result: one of them was late."""
+
+    with_row: Place
+
+
+Cause: TypeAlias = (
+    Unread
+    | Excluded
+    | Late
+    | Untraced
+    | Duplicate
+    | Matched
+    | MatchNotEmitted
+    | ResultFiltered
+    | ResultNotWritten
+    | EmittedUnmatched
+    | Waiting
+    | Expired
+    | ExpiredWithoutTrace
+    | ResultNotFound
+    | OneOfBothLate
+)

@@ -1,0 +1,264 @@
+"""Decides what happened to each record of a key. Pure.
+
+A result or a dead letter proves what happened. Without one, the content of the record, the state,
+the watermark and the rows of the other side decide.
+"""
+
+from collections.abc import Iterator
+
+from job.explain.cause_types import (
+    Cause,
+    ConditionFalse,
+    Duplicate,
+    EmittedUnmatched,
+    Excluded,
+    Expired,
+    ExpiredWithoutTrace,
+    Late,
+    Matched,
+    MatchNotEmitted,
+    NoMatch,
+    NoRow,
+    NotCompared,
+    OneOfBothLate,
+    OtherNotJoined,
+    OtherUnread,
+    OutsideWindow,
+    ResultFiltered,
+    ResultNotFound,
+    ResultNotWritten,
+    Unread,
+    Untraced,
+    Waiting,
+)
+from job.explain.facts import (
+    Bad,
+    Facts,
+    KeyRecord,
+    NoMatchPossible,
+    NullKey,
+    Pair,
+)
+from job.plan.plan import JoinPlan
+from job.spec.durations import milliseconds
+from job.spec.sides import OTHER_SIDE, Side
+
+LATE = "late"
+NULL_KEY = "null_key"
+
+
+def causes(facts: Facts) -> Iterator[tuple[KeyRecord, Cause]]:
+    for record in facts.records:
+        yield record, cause(facts, record)
+
+
+def cause(facts: Facts, record: KeyRecord) -> Cause:
+    emitted = _emitted(facts, record)
+    if emitted is not None:
+        return emitted
+    if (out := _not_joined(facts, record)) is not None:
+        return out
+    matching = [(other, pair) for other, pair in _pairs(facts, record) if pair.matches]
+    joined = [
+        (other, pair)
+        for other, pair in matching
+        if _not_joined(facts, other) is None
+        and not any(_is_stored_unmatched(facts, row) for row in (record, other))
+    ]
+    if joined:
+        return _without_result(facts, record, joined)
+    return _without_match(facts, record)
+
+
+def _emitted(facts: Facts, record: KeyRecord) -> Cause | None:
+    results = facts.results_of(record)
+    if not results:
+        return None
+    other_side = OTHER_SIDE[record.side]
+    with_other = [each for each in results if other_side in each.records]
+    if with_other:
+        rest = [each for each in results if each is not with_other[0]]
+        return Matched(with_other[0].records[other_side], (with_other[0], *rest))
+    if facts.plan.join_type.semi_side == record.side:
+        other = next((other for other, pair in _pairs(facts, record) if pair.matches), None)
+        return Matched(None if other is None else other.place, tuple(results))
+    if isinstance(record.problem, NullKey | NoMatchPossible):
+        return EmittedUnmatched(results[0], record.problem)
+    return EmittedUnmatched(results[0], _no_match(facts, record))
+
+
+def _not_joined(facts: Facts, record: KeyRecord) -> Cause | None:
+    """Why the row is not joined. None: it is, as far as the facts prove."""
+    letter = facts.letters.get(record.row)
+    if letter is not None and letter.reason == LATE:
+        return Late(facts.watermarks.get(record.row), letter)
+    if letter is not None and letter.reason == NULL_KEY:
+        return Excluded(NullKey(), letter)
+    if letter is not None:
+        return Excluded(Bad(letter.reason, letter.message), letter)
+    if (before := facts.unread.get(record.row)) is not None:
+        return Unread(before)
+    if record.problem is not None:
+        return Excluded(record.problem, None)
+    if record.duplicate_of is not None:
+        return Duplicate(record.duplicate_of)
+    return Late(facts.watermarks[record.row]) if _must_be_late(facts, record) else None
+
+
+def _is_stored_unmatched(facts: Facts, record: KeyRecord) -> bool:
+    stored = facts.stored.get(record.row)
+    return stored is not None and stored.matched is False
+
+
+def _without_result(facts: Facts, record: KeyRecord, joined: list[tuple[KeyRecord, Pair]]) -> Cause:
+    """`joined`: rows that match it. None of their results is in the output."""
+    join_type = facts.plan.join_type
+    for other, pair in joined:
+        letter = facts.result_letters.get(frozenset((record.row, other.row)))
+        if letter is not None:
+            return ResultNotWritten(other.place, letter.reason, letter)
+        if pair.failed_field is not None:
+            return ResultNotWritten(other.place, f"{pair.failed_field} cannot be evaluated", None)
+        if join_type.anti_side is not None:
+            return MatchNotEmitted(other.place)
+        if join_type.semi_side == other.side and facts.results_of(other):
+            return MatchNotEmitted(other.place)
+        if not pair.passes_filter:
+            return ResultFiltered(other.place)
+    other, _ = joined[0]
+    stored = facts.stored.get(record.row)
+    is_matched = stored is not None and stored.matched is True
+    rows = [record, other]
+    # The result is written after both rows.
+    if is_matched or not any(_output_is_known(facts, row) for row in rows):
+        return ResultNotFound(other.place)
+    for row in rows:
+        if _may_be_late(facts, row) and not _may_be_late(facts, other if row is record else record):
+            if row is record:
+                return _late_or_untraced(facts, record)
+            return _without_match(facts, record, OtherNotJoined(other.place, None))
+    if facts.output is not None and not any(_may_be_late(facts, row) for row in rows):
+        return ResultNotFound(other.place)
+    return OneOfBothLate(other.place)
+
+
+def _without_match(facts: Facts, record: KeyRecord, because: NoMatch | None = None) -> Cause:
+    because = because or _no_match(facts, record)
+    is_outer = record.side in facts.plan.join_type.outer_sides
+    stored = facts.stored.get(record.row)
+    until_ms = leaves_after_ms(facts.plan, record.side, record.late_time_ms)
+    if stored is not None and stored.matched:
+        join_type = facts.plan.join_type
+        if record.side == join_type.anti_side or record.side not in join_type.shown_sides:
+            return MatchNotEmitted(None)
+        return ResultNotFound(None, has_matched=True)
+    if stored is not None:
+        return Waiting(stored.leaves_after_ms, is_outer, because)
+    has_expired = (
+        until_ms is not None and facts.watermark_ms is not None and facts.watermark_ms > until_ms
+    )
+    if not has_expired and not facts.stored_is_known.get(record.side, True):
+        return Waiting(until_ms, is_outer, because)
+    if not has_expired:
+        return _late_or_untraced(facts, record)
+    assert until_ms is not None
+    is_known = _output_is_known(facts, record)
+    if not is_outer:
+        is_shown = record.side in facts.plan.join_type.shown_sides
+        return (
+            Expired(until_ms, because)
+            if is_known or not is_shown
+            else ExpiredWithoutTrace(until_ms)
+        )
+    letter = facts.result_letters.get(frozenset((record.row,)))
+    if letter is not None:
+        return ResultNotWritten(None, letter.reason, letter)
+    if not record.passes_alone:
+        return ResultFiltered(None) if is_known else ExpiredWithoutTrace(until_ms)
+    if not is_known or not _may_be_late(facts, record):
+        return ResultNotFound(None)
+    return _late_or_untraced(facts, record)
+
+
+def _late_or_untraced(facts: Facts, record: KeyRecord) -> Late | Untraced:
+    """Of a row that is neither in state nor in the output."""
+    bounds = facts.watermarks.get(record.row)
+    return Late(bounds) if bounds is not None and _may_be_late(facts, record) else Untraced()
+
+
+def leaves_after_ms(plan: JoinPlan, side: Side, late_time_ms: int | None) -> int | None:
+    """As StateRow.leaves_after, for a row that may have left the state. None: never."""
+    retention = plan.side(side).retention
+    if late_time_ms is None or retention is None:
+        return None
+    return late_time_ms if plan.window is not None else late_time_ms + milliseconds(retention)
+
+
+def _no_match(facts: Facts, record: KeyRecord) -> NoMatch:
+    """Why the row has no match. A row that would match decides, then the nearest one."""
+    pairs = list(_pairs(facts, record))
+    for other, pair in pairs:
+        if pair.matches:
+            return _would_match(facts, other)
+    for other, pair in pairs:
+        if pair.is_in_window:
+            return ConditionFalse(other.place)
+    compared = {other.row for other, _ in pairs}
+    others = [other for other in facts.others(record) if other.row not in compared]
+    for other in others:
+        if other.problem is None and isinstance(_not_joined(facts, other), Unread):
+            return OtherUnread(other.place)
+    if pairs:
+        other, pair = min(pairs, key=lambda each: abs(each[1].distance_ms))
+        return OutsideWindow(other.place, pair.distance_ms)
+    for other in others:
+        out = _not_joined(facts, other)
+        if isinstance(out, Excluded | Late | Duplicate):
+            return OtherNotJoined(other.place, out)
+    return NotCompared(others[0].place) if others else NoRow(OTHER_SIDE[record.side])
+
+
+def _would_match(facts: Facts, other: KeyRecord) -> NoMatch:
+    """Why a row that matches by its content is no match."""
+    out = _not_joined(facts, other)
+    if isinstance(out, Unread):
+        return OtherUnread(other.place)
+    if isinstance(out, Excluded | Late | Duplicate):
+        return OtherNotJoined(other.place, out)
+    if _may_be_late(facts, other):
+        return OtherNotJoined(other.place, None)
+    return NotCompared(other.place)
+
+
+def _pairs(facts: Facts, record: KeyRecord) -> Iterator[tuple[KeyRecord, Pair]]:
+    for other in facts.others(record):
+        if (pair := facts.pair(record, other)) is not None:
+            yield other, pair
+
+
+def _may_be_late(facts: Facts, record: KeyRecord) -> bool:
+    bounds, time_ms = facts.watermarks.get(record.row), record.late_time_ms
+    if _was_joined(facts, record):
+        return False
+    return bounds is None or time_ms is None or time_ms <= bounds.most_ms
+
+
+def _must_be_late(facts: Facts, record: KeyRecord) -> bool:
+    bounds, time_ms = facts.watermarks.get(record.row), record.late_time_ms
+    if _was_joined(facts, record) or bounds is None or time_ms is None:
+        return False
+    return time_ms <= bounds.least_ms
+
+
+def _was_joined(facts: Facts, record: KeyRecord) -> bool:
+    """Whether the state or a result proves it."""
+    return record.row in facts.stored or bool(facts.results_of(record))
+
+
+def _output_is_known(facts: Facts, record: KeyRecord) -> bool:
+    """Whether a result of the record would have been found."""
+    output = facts.output
+    if output is None:
+        return True
+    is_after = record.written_ms is not None and record.written_ms >= output.from_ms
+    return output.is_complete and not output.is_compacted and is_after

@@ -1,0 +1,257 @@
+"""Reads the records of a key with Spark's expressions, and compares them in pairs.
+
+The readers, the condition and the output are those of the executable specification
+(job/semantics).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from job.explain.facts import (
+    Bad,
+    Filtered,
+    KeyRecord,
+    NoMatchPossible,
+    NullKey,
+    Pair,
+    Problem,
+)
+from job.explain.registry_values import DecodedValue, RegistryValues
+from job.plan.plan import JoinPlan
+from job.plan.result_id import Place
+from job.plan.side_plan import SidePlan
+from job.semantics.input_records import InputRecord
+from job.semantics.rows import MICROS_PER_MS, JoinedRow
+from job.semantics.simulated_output import SimulatedOutput
+from job.semantics.simulated_pairs import PairCondition
+from job.semantics.simulated_side import BadRecord, DecodedRow, OtherRecord, SideReader
+from job.spec.durations import milliseconds
+from job.spec.sides import OTHER_SIDE, SIDES, Side
+from job.sql.rows import EvaluationError, SqlRows
+
+_COMMA = ", ',', "
+_Read = DecodedRow | BadRecord | OtherRecord
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    records: tuple[KeyRecord, ...]
+    pairs: Mapping[tuple[Place, Place], Pair]
+
+
+class KeyEvaluation:
+    """Selects and compares the records of one key. Raises EvaluationError if the query would fail
+    on them."""
+
+    def __init__(
+        self,
+        plan: JoinPlan,
+        rows: SqlRows,
+        key: Sequence[str],
+        values: RegistryValues | None = None,
+    ) -> None:
+        """`key`: the text of its parts. `values`: decodes the records. None: they are as in a
+        simulation."""
+        self._values = values
+        self._plan = plan
+        self._rows = rows
+        self._record_key = key[0] if len(key) == 1 else None
+        self._texts = {side: self._text(plan.side(side), key) for side in SIDES}
+
+    def select(self, side: Side, records: Sequence[InputRecord]) -> list[InputRecord]:
+        """The records with the key. A record whose value has no key is selected by the key of the
+        Kafka record."""
+        reader = SideReader(self._plan, side, self._rows, explains=True)
+        with closing(reader):
+            read = reader.read([each.record for each in self._decoded(side, records)])
+            return [
+                record
+                for record, each in zip(records, read, strict=True)
+                if self._has_key(side, each)
+            ]
+
+    def evaluated(self, records: Mapping[Side, Sequence[InputRecord]]) -> Evaluated:
+        """`records`: those of the key."""
+        left, right = (SideReader(self._plan, side, self._rows, explains=True) for side in SIDES)
+        with closing(left), closing(right):
+            read: dict[Side, list[_Read]] = {}
+            for side, reader in zip(SIDES, (left, right), strict=True):
+                decoded = self._decoded(side, records[side])
+                read[side] = [
+                    row if value.problem is None else _bad(value.record, value.problem)
+                    for value, row in zip(
+                        decoded, reader.read([each.record for each in decoded]), strict=True
+                    )
+                ]
+            return self._evaluated(read, (left, right))
+
+    def _decoded(self, side: Side, records: Sequence[InputRecord]) -> list[DecodedValue]:
+        if self._values is None:
+            return [DecodedValue(record) for record in records]
+        return self._values.decoded(side, records)
+
+    def _evaluated(
+        self, read: Mapping[Side, Sequence[_Read]], readers: tuple[SideReader, SideReader]
+    ) -> Evaluated:
+        output = SimulatedOutput(self._plan, readers, self._rows)
+        known = {id(each): self._record(side, each) for side in SIDES for each in read[side]}
+        rows: dict[Side, list[DecodedRow]] = {
+            side: [
+                each
+                for each in read[side]
+                if isinstance(each, DecodedRow) and known[id(each)].problem is None
+            ]
+            for side in SIDES
+        }
+        alone = [JoinedRow(row, None) for row in rows["left"]]
+        alone += [JoinedRow(None, row) for row in rows["right"]]
+        for joined, result in zip(alone, output.results(alone), strict=True):
+            row = joined.left or joined.right
+            known[id(row)] = replace(known[id(row)], passes_alone=result is not None)
+        for side in SIDES:
+            for row, original in _duplicates(self._plan.side(side), rows[side]):
+                place = known[id(original)].place
+                known[id(row)] = replace(known[id(row)], duplicate_of=place)
+        pairs = {
+            (known[id(left)].place, known[id(right)].place): pair
+            for left, right, pair in self._pairs(rows, readers, output)
+        }
+        return Evaluated(tuple(known.values()), pairs)
+
+    def _pairs(
+        self,
+        rows: Mapping[Side, Sequence[DecodedRow]],
+        readers: tuple[SideReader, SideReader],
+        output: SimulatedOutput,
+    ) -> Iterator[tuple[DecodedRow, DecodedRow, Pair]]:
+        condition = PairCondition(self._plan, readers, self._rows)
+        both = [
+            (left, right)
+            for left in rows["left"]
+            for right in rows["right"]
+            if left.key == right.key
+        ]
+        condition.prepare(both)
+        matching = [
+            JoinedRow(left, right)
+            for left, right in both
+            if condition.is_met(JoinedRow(left, right))
+        ]
+        results = {
+            (id(joined.left), id(joined.right)): result
+            for joined, result in zip(matching, output.results(matching), strict=True)
+        }
+        for left, right in both:
+            is_met = (id(left), id(right)) in results
+            result = results.get((id(left), id(right)))
+            yield (
+                left,
+                right,
+                Pair(
+                    distance_ms=(right.event_time_us - left.event_time_us) // MICROS_PER_MS,
+                    is_in_window=self._is_in_window(left, right, condition),
+                    meets_condition=is_met,
+                    passes_filter=result is not None,
+                    failed_field=None if result is None else result.failed_field,
+                ),
+            )
+
+    def _is_in_window(self, left: DecodedRow, right: DecodedRow, condition: PairCondition) -> bool:
+        if self._plan.window is not None:
+            return left.late_time_us == right.late_time_us
+        return condition.is_in_window(left, right)
+
+    def _record(self, side: Side, read: _Read) -> KeyRecord:
+        record, plan = read.record, self._plan.side(side)
+        row = read if isinstance(read, DecodedRow) else None
+        return KeyRecord(
+            side=side,
+            place=place_of(plan, record),
+            partition=record.partition_of_side,
+            written_ms=_ms(record.timestamp_us),
+            event_time_ms=_ms(None if row is None else row.event_time_us),
+            late_time_ms=_ms(None if row is None else row.late_time_us),
+            problem=self._problem(plan, read),
+        )
+
+    def _problem(self, side: SidePlan, read: _Read) -> Problem | None:
+        if isinstance(read, BadRecord):
+            return Bad(read.reason, read.message)
+        if isinstance(read, OtherRecord) or not read.passes_filter:
+            return Filtered(_filter_text(side, read.record))
+        if read.has_null_key or read.has_unequal_null:
+            return NullKey()
+        if not read.passes_mirrored:
+            texts = [part.text for part in side.mirrored]
+            other = OTHER_SIDE[side.side]
+            return Filtered(f"{' AND '.join(texts)}, which follows from {other}.filter")
+        parts = self._plan.condition.conjuncts if self._plan.condition else ()
+        if not read.passes_one_sided:
+            texts = [part.text for part in parts if part.sides <= {side.side}]
+            return NoMatchPossible(" AND ".join(texts))
+        return None
+
+    def _has_key(self, side: Side, read: _Read) -> bool:
+        if read.key_text == self._texts[side]:
+            return True
+        has_none = read.key_text is None or "null" in read.key_text.split(",")
+        return has_none and self._record_key is not None and read.record.key == self._record_key
+
+    def _text(self, side: SidePlan, key: Sequence[str]) -> str:
+        """The key as the reader shows it, whatever its spelling: `07` is the BIGINT 7."""
+        names = [f"key_{index}" for index in range(len(key))]
+        cast = [
+            f"coalesce(cast(try_cast({name} AS {part.type}) AS STRING), {name})"
+            for name, part in zip(names, side.key, strict=True)
+        ]
+        text = f"concat({_COMMA.join(cast)}) AS text"
+        store = self._rows.store()
+        try:
+            ddl = ", ".join(f"{name} STRING" for name in names)
+            program = self._rows.program(ddl, [[text]], ["text"])
+            [answer] = self._rows.run(program, [list(key)], keep_in=store)
+        except EvaluationError:  # a type that no text can be cast to
+            return ",".join(key)
+        finally:
+            self._rows.drop(store)
+        return str(answer["text"])
+
+
+def _bad(record: InputRecord, problem: Bad) -> BadRecord:
+    return BadRecord(record, problem.reason, None, None, problem.message)
+
+
+def place_of(side: SidePlan, record: InputRecord) -> Place:
+    topic = side.topics.names[0] if record.topic is None else record.topic
+    return Place(topic, record.partition, record.offset)
+
+
+def _filter_text(side: SidePlan, record: InputRecord) -> str:
+    if record.value is None and side.drops_tombstones:
+        return f"{side.side}.on_tombstone: drop, because it has no value"
+    if side.filter is None:
+        return f"{side.side}.operations"
+    return f"{side.side}.filter ({side.filter.text})"
+
+
+def _duplicates(
+    side: SidePlan, rows: Sequence[DecodedRow]
+) -> Iterator[tuple[DecodedRow, DecodedRow]]:
+    """Rows with the id of an earlier row of their partition, and this row."""
+    if side.deduplication is None:
+        return
+    within_us = milliseconds(side.deduplication.within) * MICROS_PER_MS
+    originals: dict[object, DecodedRow] = {}
+    for row in sorted(rows, key=lambda each: (each.record.timestamp_us or 0, each.record.offset)):
+        if not row.row_id:
+            continue
+        original = originals.get(row.row_id)
+        if original is not None and row.late_time_us < original.late_time_us + within_us:
+            yield row, original
+        else:
+            originals[row.row_id] = row
+
+
+def _ms(us: int | None) -> int | None:
+    return None if us is None else us // MICROS_PER_MS

@@ -1,0 +1,93 @@
+"""Text and JSON of a verification. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from job.verify.comparison import Comparison, Difference, NotChecked
+
+_WORDS = {
+    Difference.MISSING: "missing",
+    Difference.UNEXPLAINED: "not given by the specification",
+    Difference.DIFFERENT: "with another key or value",
+    Difference.DUPLICATE: "duplicates",
+}
+_REASONS = {
+    NotChecked.WITHOUT_ID: "without streamjoin-id",
+    NotChecked.RECORD_NOT_READ: "one of its records was not read",
+    NotChecked.MATCH_NOT_READ: "a match of its record may not have been read",
+    NotChecked.LATE_OR_DUPLICATE: "a row may have been late, or a duplicate",
+    NotChecked.NOT_EMITTED_YET: "the query may emit it later",
+    NotChecked.MAY_BE_REMOVED: "Kafka may have removed it",
+    NotChecked.MAY_BE_TOO_LARGE: "it may be larger than the topic accepts",
+}
+
+
+@dataclass(frozen=True)
+class Report:
+    comparison: Comparison
+    read: Sequence[str]
+    """How far the topics were read."""
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self._lines())
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        found = self.comparison
+        return {
+            "agrees": found.agrees,
+            "read": list(self.read),
+            "counts": {"agree": found.agree, **{kind: found.differences[kind] for kind in _WORDS}},
+            "not_checked": {
+                "results": dict(found.results_not_checked),
+                "expected": dict(found.expected_not_checked),
+            },
+            "shown": {
+                kind: [
+                    {
+                        "id": each.id,
+                        "at": None if each.at is None else "/".join(map(str, each.at)),
+                        "reason": each.reason,
+                    }
+                    for each in shown
+                ]
+                for kind, shown in found.shown.items()
+            },
+        }
+
+    def _lines(self) -> Iterator[str]:
+        found = self.comparison
+        yield from self.read
+        width = max(map(len, _WORDS.values()))
+        yield f"\n  {'as the specification gives':{width}} {found.agree:>12,}"
+        for kind, words in _WORDS.items():
+            is_allowed = kind is Difference.DUPLICATE and found.allows_duplicates
+            note = " (no difference: delivery is at_least_once)" if is_allowed else ""
+            yield f"  {words:{width}} {found.differences[kind]:>12,}{note}"
+        yield from _not_checked("Results that were not checked", found.results_not_checked)
+        title = "Expected results that are not in the output, and not checked"
+        yield from _not_checked(title, found.expected_not_checked)
+        for kind, shown in found.shown.items():
+            if shown:
+                yield f"\n{_WORDS[kind].capitalize()}:"
+            for each in shown:
+                at = "" if each.at is None else f" at {'/'.join(map(str, each.at))}"
+                yield f"  {each.id}{at}: {each.reason}"
+        yield f"\n{self._conclusion}"
+
+    @property
+    def _conclusion(self) -> str:
+        found = self.comparison
+        if not found.agrees:
+            return "The output differs from the specification."
+        if not found.agree:
+            return "No results were checked."
+        return "All results that were checked are those of the specification."
+
+
+def _not_checked(title: str, counts: Mapping[NotChecked, int]) -> Iterator[str]:
+    if counts:
+        yield f"\n{title}:"
+        yield from (f"  {count:>12,}  {_REASONS[reason]}" for reason, count in counts.items())
