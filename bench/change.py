@@ -35,10 +35,10 @@ from bench.report import machine
 from bench.running import Task
 from bench.streamjoin import job_command, join_spec, socket_of
 from bench.topics import temporary_topics
-from deploy.local.java import java_home
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.processes import start_child, stop_child
 from job.errors import StreamjoinError
+from job.installation.java import java_home
 from job.protocol.caller import call, running_job
 from job.protocol.calls import Change, ChangePlan
 from job.protocol.status import JobStatus

@@ -1,6 +1,6 @@
 """Answers questions about the SQL of the specs of a benchmark, in another process."""
 
-from deploy.local.jars import jar_folder
+from job.installation.jars import jar_folder
 from job.sql.questions import SqlQuestions
 from job.sql.worker import SqlWorker
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.running import Program, Task
-from deploy.local.java import java_home
 from deploy.local.processes import start_child
+from job.installation.java import java_home
 from job.spec.engine import Engine
 from job.spec.output import Delivery
 

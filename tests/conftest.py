@@ -2,8 +2,10 @@
 (tests/groups.py) depend only on what they import themselves."""
 
 import gc
+from collections.abc import Iterator
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from tests.wheel import InstalledWheel, install_wheel
@@ -18,6 +20,14 @@ pytest_plugins = [
     "tests.failures",
     "tests.hangs",
 ]
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """A command sets the log of its process, and some tests run commands in their process."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
 
 
 @pytest.fixture(scope="session")

@@ -73,7 +73,11 @@ def _broker(settings: Path) -> str:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    found = re.search(r"^advertised\.listeners=\w+://([\w.:]+)", settings.read_text(), re.MULTILINE)
+    found = re.search(
+        r"^advertised\.listeners=\w+://([\w.:]+)",
+        settings.read_text(errors="replace"),
+        re.MULTILINE,
+    )
     if found is None:
         return "no address in its settings"
     client = AdminClient({"bootstrap.servers": found[1], "log_level": 0})

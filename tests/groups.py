@@ -46,28 +46,55 @@ class Group:
     inputs: tuple[str, ...]
     """Files and folders."""
     packages: tuple[str, ...] = ()
-    """Packages whose behaviour other tests check on this machine, and this group in an image. Of
-    these the inputs are the modules that use the machine, shell scripts, and the names of all
-    other files and of all imported packages."""
+    """Packages whose behaviour other tests check in the clone, and this group in an image or a
+    wheel. Of these the inputs are the modules that use the machine, shell scripts, and the names of
+    all other files and of all imported packages."""
 
 
 _LIBRARIES = ("pyproject.toml", "uv.lock", "jars.toml")
 # What starts the Spark session of the tests.
-_SESSION = ("deploy/local", "job/errors.py", "job/jvm_class.py", "job/plan/tuning.py")
+_SESSION = (
+    "deploy/local",
+    "job/errors.py",
+    "job/installation",
+    "job/jvm_class.py",
+    "job/plan/tuning.py",
+)
 _PACKAGES = ("job/__init__.py", "job/plan/__init__.py")
-_JAR = ("deploy/__init__.py", "job/java_jar.py")
+_INSTALLATION = ("job/errors.py", "job/installation", "job/java_jar.py")
+# What a test of a whole job uses.
+_JOB = (
+    *(*_LIBRARIES, "job", "streamjoin", "deploy/__init__.py", "deploy/local"),
+    # Loaded into the processes of jobs, or read, by names that are no paths.
+    *("tests/integration/failpoints", "tests/integration/shared_jvm", "tests/golden"),
+)
 
 GROUPS = {
     "spark": Group(
         tests=("tests/semantics/test_spark_defects.py",),
-        inputs=(*_LIBRARIES, *_SESSION, *_PACKAGES, *_JAR),
+        inputs=(*_LIBRARIES, *_SESSION, *_PACKAGES, "deploy/__init__.py", *_INSTALLATION),
     ),
+    "semantics": Group(tests=("tests/semantics",), inputs=_JOB),
+    "faults": Group(tests=("tests/faults",), inputs=_JOB),
     "broker": Group(
         tests=("tests/broker",),
         inputs=(
             *_LIBRARIES,
-            *("deploy/__init__.py", "deploy/local", "job/__init__.py", "job/errors.py"),
+            *("deploy/__init__.py", "deploy/local", "job/__init__.py"),
+            *_INSTALLATION,
         ),
+    ),
+    "installation": Group(
+        tests=("tests/installation",),
+        inputs=(
+            *_LIBRARIES,
+            *("hatch_build.py", "streamjoin", "job/__init__.py", "job/__main__.py"),
+            *("job/class_archive.py", "job/commands/program.py", "job/commands/setup.py"),
+            *("job/jvm_command.py", "job/settings.py"),
+            *_INSTALLATION,
+        ),
+        # The commands that it runs import most of the package.
+        packages=("job",),
     ),
     "images": Group(
         tests=("tests/docker",),

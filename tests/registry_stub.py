@@ -52,7 +52,7 @@ class RegistryStub:
     def register(
         self,
         subject: str,
-        schema: dict[str, Any] | str,
+        schema: dict[str, Any] | list[Any] | str,
         kind: str = "AVRO",
         references: list[dict[str, Any]] | None = None,
     ) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, Self
 
-from deploy.local.jars import jar_folder
+from job.installation.jars import jar_folder
 from job.sql.questions import SqlQuestions
 from job.sql.rows import SqlRows
 from job.sql.types import SqlType

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.local.jars import JarSet, fetch, jar_folder
-from deploy.local.java import java_home
 from deploy.local.kafka import LOG_SETTINGS
 from job.errors import SetupError
+from job.installation.jars import JarSet, fetch, jar_folder
+from job.installation.java import java_home
 from job.plan.tuning import SINK_OPTIONS
 
 _CLASSES = Path(__file__).parents[2] / "data" / "bench" / "peers"

@@ -27,10 +27,10 @@ from bench.programs import PROGRAMS
 from bench.report import machine, printed
 from bench.running import Program, Running, Task, running
 from bench.topics import temporary_topics
-from deploy.local.jars import fetch, jar_folder
-from deploy.local.java import java_home
 from deploy.local.kafka import EmbeddedKafka
 from job.errors import StreamjoinError
+from job.installation.jars import fetch, jar_folder
+from job.installation.java import java_home
 
 _RESULTS = Path(__file__).parents[1] / "results"
 _LOOK_SECONDS = 0.5

@@ -1,16 +1,11 @@
 """One broker for the tests of this folder that neither stop nor kill it."""
 
-import signal
 from collections.abc import Iterator
 
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
 from tests.brokers import BROKER_OPTIONS
-
-# A shell starts background programs with SIGINT ignored, which the programs under test would
-# inherit.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="package")

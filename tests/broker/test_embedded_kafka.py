@@ -173,8 +173,11 @@ def test_broker_in_the_foreground_prints_its_address_and_ends_on_a_signal(
 ) -> None:
     address = EmbeddedKafka(folder).bootstrap_servers
     port = address.rpartition(":")[2]
+    # As `… &` in a script: the shell starts the program so that it ignores SIGINT.
+    in_background = ("sh", "-c", "trap '' INT; exec \"$@\"", "sh")
+    command = (sys.executable, "-m", "deploy.local.kafka", "--folder", str(folder), "--port", port)
     with subprocess.Popen(
-        [sys.executable, "-m", "deploy.local.kafka", "--folder", str(folder), "--port", port],
+        [*in_background, *command],
         env={**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"},
         stdout=subprocess.PIPE,
         text=True,
@@ -185,6 +188,31 @@ def test_broker_in_the_foreground_prints_its_address_and_ends_on_a_signal(
         program.send_signal(end)
 
         assert 0 == program.wait(TIMEOUT)
+
+
+def test_records_of_the_console_producer_are_read_by_the_console_consumer(
+    kafka: EmbeddedKafka,
+) -> None:
+    kafka.create_topics(["of_tools"])
+    server = ("--bootstrap-server", kafka.bootstrap_servers, "--topic", "of_tools")
+
+    run_tool("console-producer", *server, values="one\ntwo\n")
+    options = ("--from-beginning", "--isolation-level", "read_committed", "--max-messages", "2")
+
+    assert "one\ntwo\n" == run_tool("console-consumer", *server, *options)
+
+
+def run_tool(*words: str, values: str = "") -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "deploy.local.kafka_tools", *words],
+        input=values,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert 0 == done.returncode, done.stderr
+    return done.stdout
 
 
 def transact(producer: Producer, topic: str, values: Iterable[str]) -> Producer:

@@ -28,7 +28,7 @@ from job.spec.engine import Engine
 from tests.brokers import BROKER_OPTIONS
 from tests.faults.commit_topic import marker_problems, missing_markers, part_problems
 from tests.faults.faulty_job import FaultyJob
-from tests.faults.join_spec import join_spec
+from tests.faults.join_spec import INTERVAL_SECONDS, join_spec
 from tests.faults.oracle import (
     DELAY_MS,
     CheckResult,
@@ -91,6 +91,7 @@ class Harness:
         environment: Mapping[str, str] | None = None,
         jvm: SharedJvm | None = None,
         seed: int = 1,
+        interval_seconds: int = INTERVAL_SECONDS,
     ) -> None:
         self.kafka = kafka
         self.name = name
@@ -100,6 +101,7 @@ class Harness:
         self.random = random.Random(seed)
         self.poison: Counter[str] = Counter()
         self._servers = f"127.0.0.1:{proxy.port}" if proxy else kafka.bootstrap_servers
+        self._interval_seconds = interval_seconds
         self._environment = environment
         self._jvm = jvm
         self._client = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}
@@ -113,7 +115,9 @@ class Harness:
         """Another job on the same spec, in another folder. `environment`: None: that of the
         harness."""
         folder.mkdir(parents=True, exist_ok=True)
-        spec = join_spec(self.name, self._servers, self.checkpoint, self.engine)
+        spec = join_spec(
+            *(self.name, self._servers, self.checkpoint, self.engine, self._interval_seconds)
+        )
         more = self._environment if environment is None else environment
         return FaultyJob(spec, folder, more, self._jvm)
 
@@ -157,7 +161,10 @@ class Harness:
     def pair(self, k: str) -> None:
         """A left and a right row that match."""
         for side in SIDES:
-            self.send(side, [self._record(k, self._base + ROWS_MS)])
+            self.send_row(side, k)
+
+    def send_row(self, side: str, k: str) -> None:
+        self.send(side, [self._record(k, self._base + ROWS_MS)])
 
     def pairs(self, count: int) -> None:
         """As many left rows as right rows: each matches one of the other side."""

@@ -23,13 +23,16 @@ checkpoint: {checkpoint}
 on_bad_record: drop
 {engine}
 """
-_ENGINES = {
-    Engine.MICRO_BATCH: "engine: micro_batch",
-    Engine.REAL_TIME: (
-        f"engine: real_time\nreal_time: {{checkpoint_interval: {INTERVAL_SECONDS} seconds}}"
-    ),
-}
 
 
-def join_spec(name: str, servers: str, checkpoint: Path, engine: Engine) -> str:
-    return _SPEC.format(name=name, servers=servers, checkpoint=checkpoint, engine=_ENGINES[engine])
+def join_spec(
+    name: str,
+    servers: str,
+    checkpoint: Path,
+    engine: Engine,
+    interval_seconds: int = INTERVAL_SECONDS,
+) -> str:
+    lines = f"engine: {engine}"
+    if engine is Engine.REAL_TIME:
+        lines += f"\nreal_time: {{checkpoint_interval: {interval_seconds} seconds}}"
+    return _SPEC.format(name=name, servers=servers, checkpoint=checkpoint, engine=lines)

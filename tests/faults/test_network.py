@@ -96,10 +96,13 @@ def delay_a_commit(harness: Harness, proxy: Proxy) -> None:
     proxy.wait_until_caught(late)
     harness.recovered(time.monotonic())
 
-    has_rows = Point(Api.PRODUCE, slots.ids[1], is_answered=True, topic=slots.output)
-    proxy.catch(has_rows)
+    # After COMMIT_SECONDS the client sends the records again, and after an answer it commits them.
+    answers = [
+        Point(Api.PRODUCE, slots.ids[1], is_answered=True, topic=slots.output) for _ in range(60)
+    ]
+    proxy.catch(*answers)
     harness.feed(ROWS)
-    proxy.wait_until_caught(has_rows)
+    proxy.wait_until_caught(answers[0])
     slots.wait_for_marker(0)
     harness.job.freeze()
     try:

@@ -40,6 +40,8 @@ FIRST_BATCH_RECORDS = 40
 """Records of a side in the first batch of a repetition."""
 BATCHES = 2
 """Batches that a repetition has at least."""
+INTERVAL_SECONDS = 12
+"""Long enough for two deliveries in one interval on a slow machine."""
 ATTEMPTS = 20
 SLOTS = range(STATE_PARTITIONS)
 HELD_SLOTS = [[0], [1], SLOTS]
@@ -102,6 +104,7 @@ def running_join(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Join]:
             engine=Engine.REAL_TIME,
             proxy=cluster.proxies[0],
             environment=environment,
+            interval_seconds=INTERVAL_SECONDS,
         )
         cluster.replicate(harness.topic("out"))
         with harness.job:

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from deploy.local.jars import fetch, jar_folder
-from deploy.local.java import java_home
 from deploy.local.ports import HOST, free_ports
 from deploy.local.processes import last_lines, start_child, stop_child
+from job.installation.jars import fetch, jar_folder
+from job.installation.java import java_home
 from tests.polling import wait_until
 
 # Next to those of the other servers, and below the ephemeral ports of Linux.

@@ -12,8 +12,8 @@ from typing import Self
 
 import psutil
 
-from deploy.local.java import java_home
 from deploy.local.processes import last_lines, start_child, stop_child
+from job.installation.java import java_home
 from tests import processes
 from tests.integration.jobs import START_SECONDS, STOP_SECONDS
 from tests.polling import wait_until

@@ -8,12 +8,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from deploy.local.jars import fetch, jar_folder
-from deploy.local.java import java_home
 from deploy.local.kafka import LOG_SETTINGS
 from deploy.local.ports import HOST, free_ports
 from deploy.local.processes import last_lines, start_child, stop_child
-from job.jvm_command import spark_jars
+from job.installation.folders import spark_jars
+from job.installation.jars import fetch, jar_folder
+from job.installation.java import java_home
 from tests.polling import wait_until
 
 # Next to Kafka's, and below the ephemeral ports of Linux (deploy/local/kafka.py).

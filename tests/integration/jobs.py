@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import psutil
 
-from deploy.local.java import java_home
+from job.installation.java import java_home
 from job.protocol.status import Failure, JobStatus
 from tests import processes
 from tests.integration.forks import ForkedProcess, fork_server
@@ -88,6 +88,7 @@ class Job:
         return {
             **os.environ,
             "STREAMJOIN_SOCKET": str(self.socket),
+            "STREAMJOIN_KEEP_RUNNING": "true",
             "STREAMJOIN_DRIVER_MEMORY": "1g",
             "STREAMJOIN_STATE_PARTITIONS": str(STATE_PARTITIONS),
             "JAVA_HOME": str(java_home()),
@@ -179,9 +180,9 @@ class Job:
         psutil.wait_procs(tree, START_SECONDS)
         return len(tree)
 
-    def command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        """Run `streamjoin` with these arguments in the environment of the job."""
-        environment = self._environment()
+    def command(self, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+        """Run `streamjoin` with these arguments in the environment of the job, and `variables`."""
+        environment = {**self._environment(), **variables}
         if self.program is None:
             return fork_server().run([*arguments], environment, timeout=START_SECONDS)
         return subprocess.run(

@@ -14,8 +14,15 @@ from job.spec.sides import SIDES
 from job.spec.value_format import Format
 from tests.encoded_values import read, schema_id
 from tests.integration.jobs import START_SECONDS, Job
-from tests.integration.keyed_sides import JAVA_PARTITIONS, KEYED_SIDES, OUTPUT_PARTITIONS, T0
-from tests.integration.topics import Sent, consume_all, dead_letters, produce
+from tests.integration.keyed_sides import (
+    JAVA_PARTITIONS,
+    KEYED_SIDES,
+    LEFT_IN_ENVELOPES,
+    OUTPUT_PARTITIONS,
+    T0,
+    change,
+)
+from tests.integration.topics import Sent, consume_all, count_all, dead_letters, produce
 from tests.polling import wait_until
 from tests.registry_stub import RegistryStub
 from tests.unit.formats import written
@@ -58,7 +65,7 @@ Letter = tuple[str, str, bytes | None]
 """Topic of the record, reason, value."""
 
 _COLUMNS = {
-    "left": {"k": "left.k", "lt": "left.t", "a": "left.a"},
+    "left": {"k": "left.k", "lt": "left.at", "a": "left.a"},
     "right": {"rk": "right.k", "rt": "right.t", "b": "right.b"},
 }
 _NUMBERS = {"left": "a", "right": "b"}
@@ -83,10 +90,11 @@ class Topics:
         registry: RegistryStub | None = None,
         output_format: Format = Format.JSON,
         delivery: str = "at_least_once",
+        in_envelopes: bool = False,
     ) -> None:
         """`idle_after`: set on the right side. `output_format`: if the format has a registry, left
         rows are Avro and right rows Protobuf; otherwise both are JSON. `registry`: used if the
-        format has one."""
+        format has one. `in_envelopes`: the left rows are those of creates, updates and deletes."""
         self.kafka, self.name = kafka, name
         self.join_type = JoinType(join_type)
         self.sent: dict[str, list[Row]] = {"left": [], "right": []}
@@ -94,6 +102,7 @@ class Topics:
         self.interval = interval
         self._partitions = partitions
         self._idle_after = idle_after
+        self._in_envelopes = in_envelopes
         self._format = output_format
         self._registry = registry if output_format.has_registry else None
         self._schema_ids: dict[str, int] = {}
@@ -126,6 +135,8 @@ class Topics:
         changes: dict[str, Any] = {}
         if self._idle_after is not None:
             changes["right__idle_after"] = self._idle_after
+        if self._in_envelopes:
+            changes |= LEFT_IN_ENVELOPES
         if self._registry is not None:
             changes |= {
                 "schema_registry": {"url": self._registry.url},
@@ -167,7 +178,30 @@ class Topics:
         for side, rows, value in (("left", left, "a"), ("right", right, "b")):
             self.sent[side] += rows
             records = [self._value(side, k=k, t=T0 + t * 1000, **{value: v}) for k, t, v in rows]
+            if side == "left" and self._in_envelopes:
+                records = [change(row, n) for n, row in enumerate(records)]
             produce(self.kafka.bootstrap_servers, f"{self.name}.{side}", records)
+
+    def close(self, job: Job, *, was_cut: bool = False) -> None:
+        """Send rows behind all windows, once the query has read the records before them.
+
+        `was_cut`: an interval was cut, and the query, which did not count its records, catches up.
+
+        An interval may read one partition later than another: of a row that only the next interval
+        reads, the closing rows would make a late one.
+        """
+        servers = self.kafka.bootstrap_servers
+        left, right = (count_all(servers, f"{self.name}.{side}") for side in SIDES)
+        if was_cut:
+            job.wait_for_offsets(left=left, right=right)
+        else:
+            job.wait_for(
+                lambda status: (
+                    (left, right) == (status.totals.left.records, status.totals.right.records)
+                ),
+                f"{left} + {right} records have been read",
+            )
+        self.send(*CLOSING)
 
     def _value(self, side: str, **row: Any) -> Any:
         if self._registry is None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from deploy.local.jars import JarSet, fetch, jar_folder
 from deploy.local.ports import HOST, answers, free_ports
 from deploy.local.processes import last_lines, start_child, stop_child
+from job.installation.jars import JarSet, fetch, jar_folder
 from job.java_jar import JAVA_JAR
 from tests.polling import wait_until
 from tests.programs import program

@@ -140,8 +140,8 @@ def test_checkpoint_is_verified_backed_up_restored_read_and_refused_if_executors
     backup = job.command("checkpoint", "backup", spec, target)
     assert 0 == backup.returncode, backup.stderr
     assert "is not empty" in job.command("checkpoint", "backup", spec, target).stderr
-    shown = job.command("state", spec, "--side", "right", "--key", "2")
-    [row] = [json.loads(line) for line in shown.stdout.splitlines()[1:]]
+    shown = job.command("state", spec, "--side", "right", "--key", "2", "--json")
+    [row] = json.loads(shown.stdout)["rows"]
     assert 2 == row["row"]["n"]
 
     state = tmp_path / "checkpoint" / "query" / "state" / "0"

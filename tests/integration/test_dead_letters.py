@@ -126,8 +126,10 @@ MESSAGES = {
     "malformed_json": "the value is not one JSON object in UTF-8",
     "schema_mismatch": "not of the declared type: n BIGINT",
     "missing_event_time": "field t is missing or null",
-    "unparsable_event_time": "field t is neither ISO-8601 nor epoch milliseconds: yesterday",
-    "absurd_event_time": "field t is not between 1970 and the year 9999: -5",
+    "unparsable_event_time": "field t is neither ISO-8601 (e.g. 2024-03-01T10:00:00Z, "
+    "2024-03-01T11:00+01:00 or 20240301T100000Z) nor epoch milliseconds: yesterday",
+    "absurd_event_time": "field t is 1969-12-31T23:59:59.995Z, before min_event_time "
+    "1980-01-01T00:00:00Z",
     "future_event_time": "field t is more than 1 hour ahead of the record: 32503680000000",
     "null_key": "null in the key: n",
 }
@@ -363,16 +365,21 @@ def test_dead_letters_are_listed_and_replayed_once_and_a_second_failure_is_liste
         job.wait_for_offsets(left=2, right=1)
         assert 0 == job.terminate()
 
-        first, second, total = output_of("list")
+        first, content, second, garbage, total = output_of("list")
         assert f"{letters.name}.left/0/0  " in first
         assert first.endswith("left schema_mismatch: not of the declared type: extra BIGINT")
+        assert content.startswith('    key k, value {"n": 1, ')
         assert "malformed_json" in second
+        assert r"    key null, value \x1b[2Jgarbage" == garbage
         assert f"2 in {letters.name}.dead" == total
-        assert [f"1 in {letters.name}.dead"] == output_of("list", "--reason", "malformed_json")[1:]
-        assert "2 would be replayed" == output_of("replay", "--dry-run")[-1]
+        assert [f"1 in {letters.name}.dead"] == output_of("list", "--reason", "malformed_json")[2:]
+        assert "0 would be replayed" == output_of("replay", "--dry-run")[-1]
 
         job.spec_file.write_text(changed(letters.spec(), left__schema=wrong[:-6] + "STRING"))
-        assert "2 replayed" == output_of("replay")[-1].partition(":")[0]
+        wanted, refused, _, _ = output_of("replay", "--dry-run")
+        assert wanted == first
+        assert refused.startswith("not replayed, would fail again (malformed_json: the value is ")
+        assert "2 replayed" == output_of("replay", "--all")[-1].partition(":")[0]
         assert ["0 replayed"] == output_of("replay")
         assert [f"0 in {letters.name}.dead"] == output_of("list")
 
@@ -380,7 +387,7 @@ def test_dead_letters_are_listed_and_replayed_once_and_a_second_failure_is_liste
         # Two records and the marker of their transaction follow the first two.
         job.wait_for_offsets(left=5, right=1)
         assert 0 == job.terminate()
-        assert [f"1 in {letters.name}.dead"] == output_of("list")[1:]
+        assert [f"1 in {letters.name}.dead"] == output_of("list")[2:]
     assert [1] == letters.results()
     again = letters.dead()[-1]
     assert ("malformed_json", b"\x1b[2Jgarbage") == (again.reason, again.value)

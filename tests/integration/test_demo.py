@@ -16,12 +16,13 @@ from rich.console import Console
 from deploy.local.demo import report_result
 from deploy.local.demo_check import check_result
 from deploy.local.demo_load import Click, Delivered, Impression, OutputRow, expected_rows
-from deploy.local.demo_service import Figures, QueryAnswer, SideAnswer
+from deploy.local.demo_service import Figures
 from deploy.local.demo_topics import ID_HEADER, output_rows
 from deploy.local.kafka import EmbeddedKafka
 from tests.integration.topics import Sent, produce
 from tests.polling import wait_until
 from tests.processes import has_ended, name, tree
+from tests.unit.service.builders import query_after
 
 REPOSITORY = Path(__file__).parents[2]
 SHOWN_MS = 1_790_000_000_000
@@ -156,16 +157,8 @@ def demo_result(
 
 
 def counted(*, output_records: int) -> Figures:
-    query = QueryAnswer(
-        state="RUNNING",
-        watermark=None,
-        last_batch=None,
-        last_failure=None,
-        left=SideAnswer(input_records=2, offsets_behind_latest_total=0),
-        right=SideAnswer(input_records=1, offsets_behind_latest_total=0),
-    )
     name = ("streamjoin_output_records_total", frozenset[tuple[str, str]]())
-    return Figures(query, {name: float(output_records)})
+    return Figures(query_after(left=2, right=1), {name: float(output_records)})
 
 
 def shown(row: OutputRow) -> str:

@@ -225,7 +225,7 @@ def test_topic_with_an_open_transaction_is_not_read_to_its_end(
         transaction.flush(30)
         # A record is in the topic, but no consumer can read it yet.
         wait_until(lambda: watch.all_read_before("right") is None, 60, "it is not any more")
-        assert {0: 0, 1: 0} == watch.report().right.latest
+        assert {0: 0, 1: 0} == watch.report().right.latest == watch.report().output.latest
         assert watch.all_read_before("left") is not None
 
         transaction.commit_transaction(30)

@@ -182,6 +182,84 @@ def test_avro_joins_protobuf_while_schemas_change_and_the_registry_is_away(
         _incompatible_output_is_refused(shop, job)
 
 
+_TEXTS = """
+name: texts
+kafka: {{bootstrap_servers: "{servers}"}}
+left:
+  topic: texts.left
+  format: csv
+  csv: {{delimiter: ";"}}
+  schema: at TIMESTAMP, kind STRING, cost DECIMAL(5,2)
+  key_format: json
+  key_schema: "STRUCT<n: BIGINT>"
+  key: [record_key.n]
+  event_time: at
+  watermark_delay: 1 minute
+right:
+  topic: texts.right
+  format: json_schema
+  schema: at TIMESTAMP, user STRING
+  key_format: json_schema
+  key_schema: BIGINT
+  key: [record_key]
+  event_time: at
+  watermark_delay: 1 minute
+join: {{type: inner, match_window: {{before: 1 minute, after: 1 minute}}}}
+output:
+  topic: texts.out
+  columns: {{n: right.record_key, kind: left.kind, cost: left.cost, user: right.user}}
+checkpoint: {checkpoint}
+dead_letter: {{topic: texts.dead}}
+"""
+
+
+def test_csv_joins_json_schema_on_typed_keys(
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
+) -> None:
+    kafka.create_topics(
+        [f"texts.{part}" for part in ("left", "right", "out", "dead")], partitions=1
+    )
+    user = framed(5, json.dumps({"at": T0, "user": "ada"}).encode())
+    sent = {
+        "left": [
+            Sent(f'{T0};"a; ""b""";1.50', b'{"n": 7}'),
+            Sent(f"{T0};x;1.505", b'{"n": 7}'),
+            Sent(f"{T0};x;1\n{T0};y;2", b'{"n": 7}'),
+            Sent("," * 30_000, b'{"n": 7}'),
+        ],
+        "right": [
+            Sent(user, framed(6, b"7")),
+            Sent(user, b"7"),
+            Sent(user, framed(6, b'"7"')),
+            Sent(b"{}", framed(6, b"7")),
+        ],
+    }
+    for side, records in sent.items():
+        produce(kafka.bootstrap_servers, f"texts.{side}", records)
+    spec = _TEXTS.format(servers=kafka.bootstrap_servers, checkpoint=tmp_path / "checkpoint")
+    with Job(spec, tmp_path, jvm) as job:
+        job.wait_for_offsets(left=4, right=4)
+
+    [result] = consume_all(kafka.bootstrap_servers, "texts.out")
+    assert {"n": 7, "kind": 'a; "b"', "cost": 1.50, "user": "ada"} == result.value
+    letters = dead_letters(kafka, "texts.dead")
+    bad = [*sent["left"][1:], *sent["right"][1:]]
+    assert {(each.payload, each.key) for each in bad} == {
+        (each.value, each.key) for each in letters
+    }
+    no_line = "the value is not one line with 3 fields, or a quote in it is not escaped"
+    no_digits = "1.505 does not fit: at most 3 digits before and 2 after the point"
+    no_id = "does not begin with a byte 0 and the 4 of a schema's id"
+    assert sorted((each.side, each.reason, each.message) for each in letters) == [
+        ("left", "schema_mismatch", f"not of the declared type: cost DECIMAL(5,2) ({no_digits})"),
+        ("left", "schema_mismatch", no_line),
+        ("left", "schema_mismatch", no_line),
+        ("right", "schema_mismatch", "the key is not of the type BIGINT"),
+        ("right", "undecodable_value", f"the key {no_id}"),
+        ("right", "undecodable_value", f"the value {no_id}"),
+    ]
+
+
 def _incompatible_output_is_refused(shop: Shop, job: Job) -> None:
     shop.registry.require_compatibility(f"{OUT}-value")
     text = job.spec_file.read_text()
@@ -228,7 +306,7 @@ def _init_proposes_this_join(shop: Shop, job: Job, file: Path) -> None:
     )
 
     assert 0 == ended.returncode, ended.stderr
-    assert f"left: 1 of 1 records of {LEFT} can be read" in ended.stdout
+    assert f"left: 1 records of {LEFT} read, none bad" in ended.stdout
     proposed = yaml.safe_load(file.read_text())
     left, right = proposed["left"], proposed["right"]
     assert {"url": shop.registry.url} == proposed["schema_registry"]

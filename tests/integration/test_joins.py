@@ -4,6 +4,8 @@ Each join is stopped and started between two batches of input: no row may be mis
 tests/semantics/test_differential.py compares joins of every type with the specification.
 """
 
+import json
+import re
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,13 +13,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
 
 from deploy.local.kafka import EmbeddedKafka
+from job.__main__ import app
+from job.commands import spec_file
 from job.spec.join_conditions import JoinType
 from tests.integration.jobs import Job
 from tests.integration.jvms import SharedJvm
-from tests.integration.keyed_sides import JAVA_PARTITIONS, KEYED_SIDES, OUTPUT_PARTITIONS, T0
-from tests.integration.topics import consume_all, produce
+from tests.integration.keyed_sides import (
+    JAVA_PARTITIONS,
+    KEYED_SIDES,
+    LEFT_IN_ENVELOPES,
+    OUTPUT_PARTITIONS,
+    T0,
+    change,
+    filtered_changes,
+)
+from tests.integration.topics import Received, Sent, consume_all, produce
+from tests.sql_worker import WorkerOfCommands
+from tests.unit.specs import changed
 
 SPEC = (
     "name: joined_{join_type}"
@@ -41,6 +56,8 @@ on_bad_record: drop
 AT_LEAST_ONCE = JoinType.LEFT_SEMI
 """Written by Spark's sink, which sets no timestamp. A regular stop repeats no result. Another value
 than the key chooses the partitions of the results."""
+ENVELOPES = JoinType.FULL_OUTER
+"""Its left rows are those of creates, updates and deletes in envelopes of Debezium."""
 
 
 @dataclass(frozen=True)
@@ -77,30 +94,42 @@ FINAL_WATERMARK_MS = T0 + (1000 - 10) * 1000
 
 @pytest.mark.parametrize("join_type", [JoinType.FULL_OUTER, JoinType.LEFT_SEMI])
 def test_join_type_gives_the_rows_of_nested_loops_across_a_restart(
-    join_type: JoinType, kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
+    join_type: JoinType,
+    kafka: EmbeddedKafka,
+    tmp_path: Path,
+    jvm: SharedJvm,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(spec_file, "SqlWorker", WorkerOfCommands)
     name = f"joins.{join_type}"
     kafka.create_topics({f"{name}.left": 3, f"{name}.right": 2, f"{name}.out": OUTPUT_PARTITIONS})
     servers = kafka.bootstrap_servers
 
     def feed(rows: tuple[list[Left], list[Right]]) -> None:
-        for side, of_side in zip(("left", "right"), rows, strict=True):
-            produce(servers, f"{name}.{side}", [_value(row) for row in of_side])
+        left, right = ([_value(row) for row in of_side] for of_side in rows)
+        if join_type is ENVELOPES:
+            left = [change(row, n) for n, row in enumerate(left)]
+        produce(servers, f"{name}.left", left)
+        produce(servers, f"{name}.right", right)
 
     with Job(_spec(join_type, name, servers, tmp_path), tmp_path, jvm) as job:
         feed(BEFORE_THE_RESTART)
         job.wait_for_offsets(left=len(BEFORE_THE_RESTART[0]), right=len(BEFORE_THE_RESTART[1]))
         assert 0 == job.terminate()
 
+        filtered = filtered_changes("x", 20) if join_type is ENVELOPES else []
+        produce(servers, f"{name}.left", map(Sent, filtered))
         feed(AFTER_THE_RESTART)
         feed(CLOSING)
         job.start()
         status = job.wait_for_watermark(FINAL_WATERMARK_MS)
+        received = consume_all(servers, f"{name}.out")
+        if join_type is ENVELOPES:
+            assert_verified(job, servers, f"{name}.out", received)
         assert 0 == job.terminate()
 
     lefts = [*BEFORE_THE_RESTART[0], *AFTER_THE_RESTART[0]]
     rights = [*BEFORE_THE_RESTART[1], *AFTER_THE_RESTART[1]]
-    received = consume_all(servers, f"{name}.out")
     assert _counted(_nested_loops(join_type, lefts, rights)) == _counted(r.value for r in received)
     assert len(received) == len({record.result_id for record in received})
     for record in received:
@@ -114,17 +143,42 @@ def test_join_type_gives_the_rows_of_nested_loops_across_a_restart(
         partitioned = k if join_type is AT_LEAST_ONCE else record.key
         if partitioned is not None:
             assert JAVA_PARTITIONS[partitioned] == record.partition
-    assert 0 == status.totals.late_rows
+    assert (0, len(filtered)) == (status.totals.late_rows, status.totals.left.filtered_records)
+    assert {} == {reason: n for reason, n in status.totals.left.bad_records.items() if n}
+
+
+def verified(job: Job, *options: str) -> Result:
+    """`output verify` in this process."""
+    command = ["output", "verify", str(job.spec_file), *options]
+    return CliRunner().invoke(app, command, env={"STREAMJOIN_SOCKET": str(job.socket)})
+
+
+def assert_verified(job: Job, servers: str, topic: str, received: list[Received]) -> None:
+    """`output verify` finds no difference, and then the one that is written here."""
+    found = verified(job, "--json")
+    assert 0 == found.exit_code, found.output
+    facts = json.loads(found.stdout)
+    assert len(received) == facts["counts"]["agree"]
+    # The closing rows have not expired.
+    assert {"results": {}, "expected": {"not_emitted_yet": 2}} == facts["not_checked"]
+
+    lefts, rights = ([each.result_id.split("|")[n] for each in received] for n in (0, 1))
+    forged = f"{max(lefts)}|{max(rights)}"
+    assert forged not in {record.result_id for record in received}
+    produce(servers, topic, [Sent({}, "x", {"streamjoin-id": forged})])
+    found = verified(job)
+    assert 1 == found.exit_code
+    assert re.search(rf"{re.escape(forged)} at {topic}/./[0-9]+: ", found.stdout), found.output
 
 
 def _spec(join_type: JoinType, name: str, servers: str, folder: Path) -> str:
     of_sides = {
-        "left": {"k": "left.k", "lt": "left.t", "a": "left.a"},
+        "left": {"k": "left.k", "lt": "left.at", "a": "left.a"},
         "right": {"rk": "right.k", "rt": "right.t", "b": "right.b"},
     }
     columns = {k: text for side in join_type.shown_sides for k, text in of_sides[side].items()}
     at_least_once = join_type is AT_LEAST_ONCE
-    return SPEC.format(
+    text = SPEC.format(
         servers=servers,
         name=name,
         join_type=join_type,
@@ -135,6 +189,7 @@ def _spec(join_type: JoinType, name: str, servers: str, folder: Path) -> str:
         timestamp="processing_time" if at_least_once else "event_time",
         checkpoint=folder / "checkpoint",
     )
+    return changed(text, **LEFT_IN_ENVELOPES) if join_type is ENVELOPES else text
 
 
 def _nested_loops(

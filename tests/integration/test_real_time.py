@@ -20,7 +20,6 @@ from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.keyed_sides import T0
 from tests.integration.real_time_topics import (
-    CLOSING,
     CLOSING_AT,
     FIRST,
     SECOND,
@@ -79,7 +78,7 @@ def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
         topics.send(*(a + b for a, b in zip(SECOND, generated(join_type, 1), strict=True)))
         if is_cut:
             job.ask("restart")
-        topics.send(*CLOSING)
+        topics.close(job, was_cut=is_cut)
         topics.wait_for_results()
         # Results are visible before the interval that counts them has ended. Those of a cut
         # interval are not counted.

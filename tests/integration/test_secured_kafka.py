@@ -1,19 +1,20 @@
 """A broker with authentication and authorization: the join runs, or reports what is missing."""
 
-import contextlib
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
-import httpx
 import pytest
 
 from job.dataflow.written import TopicLimits
 from job.delivery.topic_limits import limits_of
 from job.errors import BrokerError, SecurityError, StreamjoinError
+from job.kafka.acls import missing_rights
+from job.kafka.clients import ANSWER_SECONDS
 from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.preflight import TopicsSnapshot, check_topics
 from job.kafka.security import kafka_access
@@ -25,7 +26,6 @@ from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.kafka_users import (
     CLIENT,
-    KEY_PASSWORD,
     SECRET,
     WRONG,
     User,
@@ -39,16 +39,28 @@ from tests.integration.kafka_users import (
 )
 from tests.integration.pairs import Pairs
 from tests.integration.real_time_topics import wait_for_intervals
+from tests.integration.secrets_shown import (
+    answers,
+    assert_hides_secrets,
+    command_lines,
+    contents,
+    job_answers,
+)
 from tests.integration.secured_kafka import LOGIN, SecuredKafka
 from tests.integration.services import running_service
 from tests.integration.token_endpoint import TokenEndpoint, token_endpoint
-from tests.processes import command_line
+from tests.polling import wait_until
 from tests.sql_worker import SQL
 from tests.unit.specs import changed
 
 # Kafka's own words in its errors: as passwords, they show whether errors are redacted.
 LOGIN_ERROR = "invalid credentials"
 RIGHTS_ERROR = "Not authorized"
+
+MSK: Any = (
+    {"mechanism": "AWS_MSK_IAM", "region": "eu-west-1", "username": None, "password": None},
+    "AWS_MSK_IAM in eu-west-1",
+)
 
 
 @pytest.fixture(scope="module")
@@ -76,46 +88,6 @@ def pairs_of(
     pairs = Pairs(kafka, name, folder, delivery=delivery)
     pairs.create_topics()
     return pairs
-
-
-def assert_hides_secrets(*texts: str) -> None:
-    for text in texts:
-        for secret in (SECRET, WRONG, KEY_PASSWORD):
-            jaas = secret.replace("\\", "\\\\").replace('"', '\\"')
-            for form in (secret, jaas, repr(secret)[1:-1], secret[:6]):
-                assert form not in text
-
-
-def command_lines(job: Job) -> list[str]:
-    return [" ".join(command_line(process)) for process in job.tree]
-
-
-def contents(folder: Path) -> list[str]:
-    """The contents of all files below `folder`; files that disappear meanwhile are skipped."""
-    texts = []
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):
-            texts.append(path.read_bytes().decode("utf-8", "replace"))
-    return texts
-
-
-def job_answers(job: Job) -> list[str]:
-    """The answers of the job on its socket."""
-    return [str(job.ask(call)) for call in ("status", "plan", "progress", "failures")]
-
-
-def answers(service: httpx.Client, spec: str) -> list[str]:
-    """The answers to every GET call, and to a spec with an invalid field next to the password."""
-    described = service.get("/openapi.json")
-    looks = [path.format(side="left") for path, calls in described.json()["paths"].items()
-             if "get" in calls]  # fmt: skip
-    shown = [service.get(path, params={"key": "1"}).text for path in looks]
-    yaml = {"content-type": "text/yaml"}
-    validated = [
-        service.post("/v1/validate", content=text, headers=yaml).text
-        for text in (spec, changed(spec, kafka__security__protocol=SECRET))
-    ]
-    return [described.text, *shown, *validated]
 
 
 # --- The join runs
@@ -289,6 +261,13 @@ def test_other_right_is_not_enough(pairs: Pairs, secured: SecuredKafka, tmp_path
     [line] = [line for line in str(error).splitlines() if "kafka-acls.sh" in line]
     assert line.endswith(f"--operation Write --topic {pairs.name}.out")
 
+    spec = changed(spec_of(pairs, user), output__delivery="exactly_once")
+    made = join_plan(spec_from_yaml(spec, {}), SQL, state_partitions=1)
+    access = kafka_access(user.servers, made.security)
+    assert ["transactional ids"] == [what for what, _ in missing_rights(made, access)]
+    secured.allow_transactions(user.principal, f"streamjoin-{pairs.name}-")
+    wait_until(lambda: not [*missing_rights(made, access)], 30, "the broker applies the ACLs")
+
 
 def test_settings_that_the_user_may_not_read_are_taken_for_the_defaults(
     pairs: Pairs, secured: SecuredKafka, tmp_path: Path
@@ -301,11 +280,20 @@ def test_settings_that_the_user_may_not_read_are_taken_for_the_defaults(
     assert TopicLimits(1_048_588, 0) == limits_of(check(spec))
 
 
-def test_wrong_password_is_reported_at_once(pairs: Pairs, secured: SecuredKafka) -> None:
-    error = refusal(pairs, plain(secured), password=WRONG)
+@pytest.mark.parametrize(("changes", "login"), [({"password": WRONG}, "PLAIN as paul"), MSK])
+def test_refused_login_is_reported_at_once(
+    pairs: Pairs,
+    secured: SecuredKafka,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
+    login: str,
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, SECRET)
+    error = refusal(pairs, plain(secured), **changes)
 
     assert isinstance(error, SecurityError)
-    assert "refuses the login (SASL_SSL, PLAIN as paul)" in str(error)
+    assert f"refuses the login (SASL_SSL, {login})" in str(error)
 
 
 def test_broker_with_a_certificate_of_an_unknown_authority_is_refused(
@@ -340,11 +328,18 @@ def test_key_with_a_wrong_password_is_reported(
 def test_token_endpoint_that_refuses_the_client_is_reported(
     pairs: Pairs, secured: SecuredKafka, tokens: TokenEndpoint, tmp_path: Path
 ) -> None:
+    """Also if the client learns it before its first question, as on a busy machine."""
     wrong = written(tmp_path, "wrong", WRONG)
-    error = refusal(pairs, oauth(secured, tokens, tmp_path), client_secret_file=wrong)
+    user = oauth(secured, tokens, tmp_path)
+    spec = spec_from_yaml(spec_of(pairs, user, client_secret_file=wrong), {})
+    admin = KafkaAdmin(kafka_access(user.servers, spec.kafka.security))
+    assert admin.client.poll(ANSWER_SECONDS)
 
-    assert isinstance(error, SecurityError)
-    assert f"{tokens.token_url} returns no token" in str(error)
+    for checked in (admin, KafkaAdmin(admin.access)):
+        with pytest.raises(SecurityError) as error:
+            check_topics(join_plan(spec, SQL, state_partitions=1), checked)
+        assert_hides_secrets(str(error.value), repr(error.value))
+        assert f"{tokens.token_url} returns no token" in str(error.value)
 
 
 def test_unreachable_token_endpoint_is_retryable(

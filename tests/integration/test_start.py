@@ -11,6 +11,7 @@ from deploy.local.kafka import EmbeddedKafka
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import Pairs
+from tests.unit.specs import changed
 
 
 @pytest.fixture
@@ -78,6 +79,10 @@ def test_second_job_on_a_socket_is_refused_and_each_field_that_the_checkpoint_do
         # The exit code reports the failure, too.
         assert 1 == job.terminate()
 
+        ended = job.command("run", str(job.spec_file), STREAMJOIN_KEEP_RUNNING="false")
+        assert 2 == ended.returncode
+        assert "join.match_window.after: frozen as 10 seconds" in ended.stderr.splitlines()[-2]
+
 
 @pytest.mark.parametrize(
     ("written", "exit_code", "message"),
@@ -100,3 +105,26 @@ def test_spec_that_cannot_run_is_refused_without_a_stack_trace(
     assert exit_code == ended.returncode
     assert message in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_restart_reads_the_spec_file_again(pairs: Pairs, tmp_path: Path, jvm: SharedJvm) -> None:
+    pairs.create_topics()
+    with Job(pairs.spec(), tmp_path, jvm) as job:
+        job.wait_for_state("RUNNING")
+        pairs.produce(range(3))
+        job.wait_for_offsets(left=3, right=3)
+
+        job.spec_file.write_text(pairs.spec(after="11 seconds"))
+        refused = job.command("restart", str(job.spec_file))
+        assert 1 == refused.returncode
+        assert "join.match_window.after: frozen as 10 seconds" in refused.stderr
+        assert job.wait_for_state("RUNNING").totals.restarts == 0
+
+        job.spec_file.write_text(changed(pairs.spec(), output__filter="left.n > 3"))
+        restarted = job.command("restart", str(job.spec_file))
+        assert 0 == restarted.returncode, restarted.stderr
+        assert "has changed: the query continues with it" in restarted.stdout
+        pairs.produce(range(3, 6))
+        job.wait_for_offsets(left=6, right=6)
+        assert 0 == job.terminate()
+    assert [0, 1, 2, 4, 5] == pairs.numbers()

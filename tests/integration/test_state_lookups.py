@@ -1,5 +1,6 @@
 """State lookups, offsets and resets of a real job on a real broker."""
 
+import re
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -73,6 +74,46 @@ def test_rows_of_a_key_are_returned_with_times_match_and_offset(
         refusal = look_up(job, "left", "1")["error"]
         assert "conflict" == refusal["code"]
         assert ["stop", "resume", "reset", "undo"] == refusal["allowed"]
+
+
+def test_records_of_a_key_are_explained_with_the_facts_of_all_topics(
+    pairs: Pairs, tmp_path: Path, jvm: SharedJvm
+) -> None:
+    spec = changed(
+        pairs.spec(join_type="left_outer"),
+        output__filter="left.n <> 8",
+        on_bad_record=None,
+        dead_letter={"topic": f"{pairs.name}.dead"},
+    )
+    name, servers = pairs.name, pairs.kafka.bootstrap_servers
+    pairs.kafka.create_topics([f"{name}.dead"])
+    with Job(spec, tmp_path, jvm) as job:
+
+        def explained(key: int) -> str:
+            answer = job.ask("explain", key=[str(key)], limit=10)
+            return "\n".join(answer["result"]["sentences"])
+
+        job.wait_for_state("RUNNING")
+        pairs.produce([1])
+        produce(servers, f"{name}.left", [{"n": 1, "t": T0 + 300_000}, {"n": 7}, {"n": 8, "t": T0}])
+        produce(servers, f"{name}.right", [{"n": 8, "t": T0}])
+        job.wait_for_offsets(left=4, right=2)
+
+        of_1 = explained(1)
+        assert re.search(rf"matched right {name}.right/./.: the result is {name}.out/./.", of_1)
+        assert "waits for a right row until the watermark passes 2023-11-14T22:18:30.000Z" in of_1
+        assert "is 5 min before it, outside of the window: a right row matches from" in of_1
+        assert f"Read {name}.left from 20" in of_1
+        bad = explained(7)
+        assert "is a bad record (missing_event_time): field t is missing or null; its dead" in bad
+        assert f"its dead letter is {name}.dead/0/" in bad
+        job.ask("pause")
+        job.wait_for_state("PAUSED")
+        produce(servers, f"{name}.left", [{"n": 8, "t": T0}])
+        paused = explained(8)
+        assert "The query is PAUSED and emits no rows until it is resumed." in paused
+        assert "and output.filter (left.n <> 8) dropped the result." in paused
+        assert "is not read yet" in paused
 
 
 NEW_COORDINATOR = {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}

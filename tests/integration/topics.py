@@ -20,7 +20,7 @@ class Sent:
 
     value: Any
     """Text and bytes are sent unchanged, None is a tombstone, anything else is sent as JSON."""
-    key: str | None = None
+    key: str | bytes | None = None
     headers: Mapping[str, str | bytes] | None = None
 
     @property

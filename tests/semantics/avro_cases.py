@@ -35,6 +35,18 @@ def avro_case(seed: int) -> FormatCase:
     return FormatCase("AVRO", writer, reader, valid, [corrupted(each, chance) for each in valid])
 
 
+def envelope_case(seed: int) -> FormatCase:
+    """The row of `avro_case` in envelopes: of a delete, of another change, and without a row."""
+    chance = random.Random(seed)
+    row = avro_case(seed)
+    writer, reader = (written.envelope(each) for each in (row.writer, row.reader))
+    source = written.plain_avro(writer["fields"][2]["type"], {"db": "shop", "ts_ms": seed})
+    # The index of a union's branch as a zigzag varint, `op`, and the index of `ts_ms`.
+    images = [(b"\2" + row.valid[0], b"\0"), (b"\0", b"\2" + row.valid[1]), (b"\0", b"\0")]
+    valid = [before + after + source + b"\2c" + b"\0" for before, after in images]
+    return FormatCase("AVRO", writer, reader, valid, [corrupted(each, chance) for each in valid])
+
+
 class _Source:
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance

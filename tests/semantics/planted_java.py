@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from deploy.local.jars import jar_folder
-from deploy.local.processor import compile_java, spark_jars
 from job import java_jar
+from job.installation.compiler import compile_java
+from job.installation.folders import spark_jars
+from job.installation.jars import jar_folder
 from job.join import processor
 from job.spark import java_classes
 from job.writer import transactions

@@ -13,7 +13,7 @@ from pathlib import Path
 from py4j import java_gateway
 from pyspark.sql import SparkSession
 
-from deploy.local.jars import jar_folder
+from job.installation.jars import jar_folder
 from job.java_jar import JAVA_JAR
 from job.jvm_class import jvm_class
 from job.plan.tuning import CHECKPOINT_CONF

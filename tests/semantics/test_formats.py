@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -49,8 +50,17 @@ class Side:
     plan: JoinPlan
 
     def rows(self, *values: bytes | None, side: Any = "left", unknown: tuple[int, ...] = ()) -> Any:
+        return self.records(*((b"k", value) for value in values), side=side, unknown=unknown)
+
+    def records(
+        self,
+        *sent: tuple[bytes | None, bytes | None],
+        side: Any = "left",
+        unknown: tuple[int, ...] = (),
+    ) -> Any:
+        """`sent`: keys and values."""
         at = datetime.fromtimestamp(T0 / 1000, UTC)
-        records = [(b"k", value, "t", 0, n, at, []) for n, value in enumerate(values)]
+        records = [(key, value, "t", 0, n, at, []) for n, (key, value) in enumerate(sent)]
         frame = self.spark.createDataFrame(records, RECORDS)
         access = RegistryAccess(self.registry.url)
         keep = sql.KEPT
@@ -80,8 +90,6 @@ def side(spark: SparkSession) -> Iterator[Side]:
 
 
 def shown(number: int = 1, **row: Any) -> bytes:
-    from decimal import Decimal
-
     whole = {"ad_id": 7, "shown_at": T0, "seen": T0, "tags": {"a": 1}, "big": Decimal(5), **row}
     return framed(number, written.avro(BARE, **whole))
 
@@ -120,7 +128,7 @@ BAD = {
     "missing_event_time": (shown(shown_at=None), "field shown_at is missing or null"),
     "absurd_event_time": (
         shown(shown_at=2**62),
-        "field shown_at is not between 1970 and the year 9999: 9223372036854775807",
+        "field shown_at is not between min_event_time 1980-01-01T00:00:00Z and the year 9999: ",
     ),
     "future_event_time": (
         shown(shown_at=T0 + 86_400_000),
@@ -130,18 +138,20 @@ BAD = {
 }
 
 
+def explained(rows: DataFrame, side: Side) -> DataFrame:
+    """Left rows with `dead_reason`, and the message of the dead letter as `said`."""
+    return (
+        rows.withColumn("is_late", F.lit(False))
+        .withColumn("late_watermark", F.lit(None).cast("timestamp"))
+        .selectExpr(*sql.with_reason(side.plan, side.plan.left))
+        .selectExpr("*", f"{sql.message(side.plan.left)} AS said")
+    )
+
+
 def test_every_reason_is_counted_and_explained(side: Side) -> None:
     sent = [shown(), *(value for value, _ in BAD.values())]
     counted = side.rows(*sent).agg(*observed_metrics(side.plan.left)).collect()[0].asDict()
-    late = F.lit(None).cast("timestamp")
-    letters = (
-        side.rows(*sent)
-        .withColumn("is_late", F.lit(False))
-        .withColumn("late_watermark", late)
-        .selectExpr(*sql.with_reason(side.plan, side.plan.left))
-        .selectExpr("dead_reason", f"{sql.message(side.plan.left)} AS said")
-        .collect()
-    )
+    letters = explained(side.rows(*sent), side).collect()
 
     assert dict.fromkeys(BAD, 1) == {reason: counted[reason] for reason in BAD}
     assert (len(sent), T0, [99]) == (
@@ -150,6 +160,85 @@ def test_every_reason_is_counted_and_explained(side: Side) -> None:
     assert [None, *BAD] == [row.dead_reason for row in letters]
     for row, (_, message) in zip(letters[1:], BAD.values(), strict=True):
         assert row.said.startswith(message)
+
+
+ROW = record(
+    field("id", "long"),
+    field("price", ["null", {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2,
+                             "connect.name": "org.apache.kafka.connect.data.Decimal"}]),
+    field("at", ["null", MILLIS]),
+    field("day", ["null", {"type": "int", "connect.name": "io.debezium.time.Date"}]),
+    name="shop.orders.Value",
+)  # fmt: skip
+ENVELOPE = written.envelope(ROW)
+KEY = 'syntax = "proto3"; message Key { int64 id = 1; string region = 2; }'
+
+
+def change(op: str, *, before: Any = None, after: Any = None) -> bytes:
+    bare = {"type": "record", "name": "e", "fields": written.bare_fields(ENVELOPE)}
+    source = {"db": "shop", "ts_ms": T0 - 5_000}
+    return written.avro(bare, op=op, before=before, after=after, source=source)
+
+
+def test_avro_envelopes_and_keys_of_both_formats(side: Side) -> None:
+    stub, order = side.registry, {"id": 1, "price": Decimal("-1.50"), "at": T0, "day": 19_783}
+    number, key = stub.register("orders-value", ENVELOPE), stub.register("orders-key", '"long"')
+    proto = stub.register("customers-key", KEY, "PROTOBUF")
+    spec = spec_from_yaml(
+        spec_yaml(
+            schema_registry={"url": stub.url},
+            left={
+                "topic": "orders", "format": "avro", "envelope": "debezium", "key_format": "avro",
+                "operations": ["create", "delete"], "key": ["record_key"], "event_time": "at",
+                "watermark_delay": "1 second",
+            },
+            right={
+                "topic": "customers", "format": "text", "key_format": "protobuf",
+                "key": ["record_key.id"], "event_time": "record_timestamp",
+                "watermark_delay": "1 second",
+            },
+            output__columns={"id": "left.id", "customer": "right.value"},
+        ),
+        {},
+    )  # fmt: skip
+    made = join_plan(spec, SQL, state_partitions=1, readers=reader_schemas(spec, SQL))
+    typed = Side(side.spark, stub, made)
+    seven = framed(key, written.plain_avro("long", 7))
+    created, no_id = framed(number, change("c", after=order)), "does not begin with a byte 0 and"
+    sent = [
+        (seven, created, None, None),
+        (None, framed(number, change("d", before=order)), "schema_mismatch", "the deleted row in"),
+        (seven, framed(number, change("d", before=order)), None, None),
+        (seven, framed(number, change("u", before=order, after=order)), None, None),
+        (seven, None, None, None),
+        (seven, framed(number, change("c")), "schema_mismatch", "the envelope of the operation cr"),
+        (seven, framed(number, change("x")), "schema_mismatch", "the value is no envelope of Debe"),
+        (b"x", created, "undecodable_value", f"the key {no_id}"),
+        (b"x", b"{}", "undecodable_value", no_id),
+        (framed(key, b""), created, "undecodable_value", f"the key: schema {key}: not Avro of"),
+        (framed(99, b""), created, "unknown_schema", "the key: schema 99 is not in the schema reg"),
+        (framed(number, b""), created, "incompatible_schema",
+         f"the key: schema {number} cannot be read with schema {key}: field record_key: record"),
+    ]  # fmt: skip
+    records = typed.records(*((k, value) for k, value, _, _ in sent)).persist()
+    rows = explained(records, typed).collect()
+    [counted] = records.agg(*observed_metrics(made.left)).collect()
+
+    assert [reason for *_, reason, _ in sent] == [row.dead_reason for row in rows]
+    for row, (*_, message) in zip(rows, sent, strict=True):
+        assert row.said.startswith(message or "")
+    [first, *_, third] = [row.asDict() for row in rows[:3]]
+    names = ("record_key", "id", "price", "day", "record_operation")
+    assert (7, 1, Decimal("-1.50"), 19_783, "create") == tuple(first[f"left_{n}"] for n in names)
+    assert ("delete", 5) == (
+        third["left_record_operation"],
+        (third["left_at"] - third["left_record_source_timestamp"]).seconds,
+    )
+    assert ([99], 2, 3) == (counted[UNKNOWN_IDS], counted.filtered, counted.schema_mismatch)
+
+    customer = (framed(proto, written.proto(KEY, id=7, region="x")), b"ada")
+    found = values(typed.records(customer, side="right"), "right_record_key", "reason")
+    assert [{"right_record_key": {"id": 7, "region": "x"}}] == found
 
 
 def test_schema_that_a_batch_found_unknown_stays_so_when_its_records_are_read_again(

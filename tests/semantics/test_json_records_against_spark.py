@@ -6,9 +6,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from job.dataflow.sides import decoded
-from job.plan.plan import JoinPlan, SidePlan
+from job.plan.plan import JoinPlan
+from job.plan.side_plan import SidePlan
 from job.semantics.input_records import InputRecord
-from job.semantics.simulated_side import BadRecord, SideReader
+from job.semantics.simulated_side import BadRecord, OtherRecord, SideReader
 from tests.semantics.crafted_records import NESTED, SCALARS, nested_records, scalar_records
 from tests.sql_worker import ROWS
 from tests.unit.specs import plan
@@ -27,9 +28,11 @@ def of_job(spark: SparkSession, side: SidePlan, values: list[bytes | None]) -> l
     rows = [(None, value, "t", 0, offset, at, None) for offset, value in enumerate(values)]
     columns = ", ".join(f"'{name}', `left_{name}`" for name in side.schema.names)
     found = decoded(spark.createDataFrame(rows, RECORDS), side, None).selectExpr(
-        "reason", "unix_micros(left_t)", f"to_json(named_struct({columns}), {OPTIONS})"
+        "reason",
+        f"unix_micros(`{side.event_time_column}`)",
+        f"to_json(named_struct({columns}), {OPTIONS})",
     )
-    return [reason or (micros, text) for reason, micros, text in found.collect()]
+    return [reason or (micros, micros and text) for reason, micros, text in found.collect()]
 
 
 def of_simulator(made: JoinPlan, values: list[bytes | None]) -> list[object]:
@@ -44,10 +47,39 @@ def of_simulator(made: JoinPlan, values: list[bytes | None]) -> list[object]:
     for row in reader.read(records):
         if isinstance(row, BadRecord):
             found.append(row.reason)
+        elif isinstance(row, OtherRecord):
+            found.append((None, None))
         else:
             [answer] = ROWS.run_pairs(program, [(row.number, None)], (reader.store, other.store))
             found.append((row.event_time_us, answer["text"]))
     return found
+
+
+def test_job_and_simulator_read_the_same_rows_of_envelopes(spark: SparkSession) -> None:
+    rows = [value for value in scalar_records() if value is not None]
+    values = [
+        *(b'{"op":"c","source":{"ts_ms":1},"after":' + row + b"}" for row in rows),
+        *(b'{"payload":{"op":"d","before":' + row + b"}}" for row in rows),
+        *rows,
+        None,
+    ]
+    made = plan(
+        left__envelope="debezium",
+        left__operations=["create", "delete"],
+        left__filter="i IS NULL OR i > 0",
+        left__schema=SCALARS,
+        left__columns={"fails": "1 / (i - 1)", "op": "upper(record_operation)"},
+        left__key=["s"],
+        left__event_time="coalesce(t, record_source_timestamp)",
+        left__max_event_time_ahead="10000000 days",
+        right__key=["user"],
+        output__columns={"s": "left.s"},
+    )
+
+    job, simulated = of_job(spark, made.left, values), of_simulator(made, values)
+
+    assert job == simulated
+    assert {"schema_mismatch", "malformed_json", "expression_failed"} < set(map(str, job))
 
 
 @pytest.mark.parametrize(

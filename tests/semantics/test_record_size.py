@@ -17,6 +17,7 @@ from job.kafka.clients import LATEST, admin, list_offsets
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
 from job.writer.transactions import Identity, Transactions
+from tests.polling import wait_until
 from tests.unit.specs import plan
 
 MIB = 2**20
@@ -94,6 +95,11 @@ def test_result_as_large_as_the_topic_accepts_is_written_by_each_producer(
     assert WRITTEN == transactions.take_delivered().results
 
     client = admin({"bootstrap.servers": servers})
-    ends = [list_offsets(client, topic, [0], LATEST)[0] for topic in topics]
-    control = 1  # record of a transaction
-    assert [WRITTEN, WRITTEN + control] == ends
+
+    def ends() -> list[int]:
+        return [list_offsets(client, topic, [0], LATEST)[0] for topic in topics]
+
+    # A commit ends before the broker has written the record that ends the transaction.
+    control = 1
+    expected = [WRITTEN, WRITTEN + control]
+    wait_until(lambda: ends() == expected, 30, f"the topics end at {expected}")

@@ -4,6 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from job.dataflow import replay_sql
+from job.dataflow.replayed import without_kept_back
 from job.replay.cut import LateBelow
 from job.replay.replay import Expired, expired_before
 from tests.unit.replay.test_replay import REPLAY
@@ -45,3 +46,24 @@ def test_row_expires_at_the_first_whole_millisecond_after_it_was_kept(
     micros = WATERMARK_MS * 1000 - before_watermark_us
     rows = ROWS.format(micros=micros) + "cast(null AS BIGINT) AS position_right"
     assert was_emitted is spark.sql(rows).selectExpr(condition).first()[0]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("event_time", "was_emitted"), [("21:59:59.999", True), ("22:00:00", False)]
+)
+def test_row_expires_at_the_end_of_the_local_day_of_the_old_window(
+    spark: SparkSession, event_time: str, was_emitted: bool
+) -> None:
+    day_ms = 86_400_000
+    midnight_ms = 1_711_922_400_000  # 2024-04-01T00:00:00+02:00
+    expired = Expired(
+        "left",
+        window_ms=(day_ms, 0),
+        window_time_zone="Europe/Copenhagen",
+        watermark_ms=midnight_ms,
+    )
+    replay = REPLAY.model_copy(update={"expired": (expired,)})
+    row = f"timestamp'2024-03-31 {event_time}Z' AS left_shown_at, 12L AS position_left"
+    rows = spark.sql(f"SELECT {row}, cast(null AS BIGINT) AS position_right")
+
+    assert was_emitted is without_kept_back(rows, plan(), replay).isEmpty()

@@ -43,6 +43,7 @@ JVM: list[tuple[str, str, str]] = [
         "eventTimeWatermarkForLateEvents",
     ),
     ("observed_metrics", f"{_RUNTIME}.IncrementalExecution", "observedMetrics"),
+    ("stopped_query", f"{_RUNTIME}.StreamExecution$", "PROXY_ERROR"),
     ("batch_read", _MICRO_BATCH, "sources"),
     ("batch_read", _MICRO_BATCH, "getLatestExecutionContext"),
     ("batch_read", f"{_RUNTIME}.StreamExecutionContext", "endOffsets"),

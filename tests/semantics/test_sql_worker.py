@@ -8,8 +8,9 @@ from typing import Any
 import psutil
 import pytest
 
-from deploy.local.jars import jar_folder
 from job.errors import SetupError
+from job.installation import java
+from job.installation.jars import jar_folder
 from job.sql.json_types import fields_of_json
 from job.sql.worker import CostError, SqlWorker
 from tests.polling import wait_until
@@ -192,6 +193,20 @@ def test_examples_of_the_allowed_functions_pass_and_of_the_others_do_not(worker:
     assert ran[True] > 30
 
 
+def test_locale_and_time_zone_of_the_machine_change_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turkish = "-Duser.language=tr -Duser.country=TR -Duser.timezone=Europe/Istanbul"
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", turkish)
+    monkeypatch.setenv("LC_ALL", "tr_TR.ISO-8859-9")
+    monkeypatch.setenv("TZ", "America/New_York")
+
+    with SqlWorker(jar_folder("spark")) as worker:
+        assert "noneii̇" == analysis(worker, "lower('NoneIİ')")["value"]
+        assert "0" == analysis(worker, "unix_seconds(timestamp'1970-01-01 00:00:00')")["value"]
+        assert "0" == analysis(worker, "hour(timestamp_seconds(0))")["value"]
+
+
 def test_schema_is_read_by_spark(worker: SqlWorker) -> None:
     ddl = "`a b` INT NOT NULL, t ARRAY<STRUCT<x: DATE>>, v VARCHAR(3), d INT COMMENT 'x'"
     fields = fields_of_json(worker.ask({"kind": "columns", "ddl": ddl})["type"])
@@ -230,7 +245,10 @@ def test_process_without_enough_memory_ends_with_a_message() -> None:
 def test_missing_jar_and_java_are_named(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with SqlWorker(tmp_path) as worker, pytest.raises(SetupError, match="STREAMJOIN_JARS"):
         names(worker, "1")
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    for name in ("JAVA_HOME", "PATH"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setattr(java, "SYSTEM_JAVAS", tmp_path)
+    monkeypatch.setattr(java, "RECORD", tmp_path / "java_home")
     with (
         SqlWorker(jar_folder("spark")) as worker,
         pytest.raises(SetupError, match="no Java found"),

@@ -83,6 +83,13 @@ class _SpecFuzz:
             "event_time": choose.choice(["t", "t", "record_timestamp"]),
             "watermark_delay": self._duration(),
         }
+        if choose.random() < 0.25:
+            sql = self._of_side[side]  # type: ignore[index]
+            found["columns"] = {"c1": sql.expression(depth=1), "c2": "concat(c1, c1)"}
+            if choose.random() < 0.5:
+                found["columns"]["c2"] = sql.expression(depth=1)
+            found["key"] = [choose.choice(["c1", "c2", part]) for part in key]
+            found["event_time"] = choose.choice(["t", "coalesce(t, record_timestamp)"])
         if choose.random() < 0.15:
             found["filter"] = self._of_side[side].expression("BOOLEAN", 1)  # type: ignore[index]
         return found

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from bench.running import Program, Task
 from bench.streamjoin import checkpoint_of, join_spec
-from deploy.local.java import java_home
 from deploy.local.processes import start_child
+from job.installation.java import java_home
 from job.spec.output import Delivery
 
 

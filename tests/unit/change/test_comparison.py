@@ -88,6 +88,7 @@ _AVRO = {"schema_registry": {"url": "http://localhost:8081"}, "output__format": 
     ("old", "new", "meaning"),
     [
         ({}, {"left__filter": "cost > 5"}, "The new left.filter"),
+        ({}, {"left__min_event_time": "2000-01-01T00:00:00Z"}, "The new left.min_event_time"),
         ({}, {"right__max_event_time_ahead": "2 hours"}, "The new right.max_event_time_ahead"),
         ({}, {"on_null_key": "drop"}, "The new on_null_key"),
         (_AVRO, {"output__format": "protobuf"}, "Results after the cut"),
@@ -126,6 +127,36 @@ def test_rows_of_other_windows_are_not_emitted_again() -> None:
     assert (Expired("left", window_ms=(300_000, 0)),) == compare(old, new).expired
 
 
+def test_window_of_another_time_zone_is_another_window() -> None:
+    days = {"size": "1 day", "time_zone": "Europe/Copenhagen"}
+    old, new = (
+        plan(join={"type": "left_outer", "window": {**days, **zone}}, checkpoint=checkpoint)
+        for zone, checkpoint in (
+            ({}, "/checkpoints/old"),
+            ({"time_zone": "UTC"}, "/checkpoints/new"),
+        )
+    )
+
+    comparison = compare(old, new)
+    assert (
+        Expired("left", window_ms=(86_400_000, 0), window_time_zone="Europe/Copenhagen"),
+    ) == comparison.expired
+    assert [("join.window", "1 day, time zone Europe/Copenhagen", "1 day")] == [
+        (change.field, change.frozen, change.wanted) for change in comparison.changes
+    ]
+
+
+def test_time_zone_of_a_side_with_unmatched_rows_must_stay() -> None:
+    zone = {"left__time_zone": "Asia/Shanghai"}
+
+    with pytest.raises(SpecError, match=r"left\.time_zone: must stay UTC"):
+        compare(plan(join__type="left_outer"), plan(join__type="left_outer", **zone, **NEW))
+    [change] = compare(plan(**zone), plan(**NEW)).changes
+    assert ("left.time_zone", "Asia/Shanghai", "UTC") == (
+        change.field, change.frozen, change.wanted,
+    )  # fmt: skip
+
+
 def test_new_unmatched_rows_are_explained() -> None:
     comparison = compare(plan(), plan(join__type="left_outer", **NEW))
 
@@ -133,3 +164,12 @@ def test_new_unmatched_rows_are_explained() -> None:
         "Unmatched left rows before the cut are emitted if they expire after the cut."
         in comparison.effects
     )
+
+
+def test_computed_column_that_can_fail_decides_which_records_are_bad() -> None:
+    comparison = compare(
+        plan(checkpoint="/old"),
+        plan(checkpoint="/new", left__columns={"n": "cast(campaign AS INT)"}),
+    )
+
+    assert "The new left.columns applies to records before the cut" in " ".join(comparison.effects)

@@ -72,8 +72,17 @@ class Folder:
         return [file.removeprefix(start) for file in self._disk.files if file.startswith(start)]
 
     def write(self, name: str, text: str) -> None:
-        document = json.loads(text)
-        self._disk.change(lambda: self._disk.files.update({self.path(name): document}))
+        content = json.loads(text) if name.endswith(".json") else text
+        self._disk.change(lambda: self._disk.files.update({self.path(name): content}))
+
+    def move(self, name: str, target: str) -> None:
+        files, old, new = self._disk.files, self.path(name), self.path(target)
+        paths = [path for path in files if path == old or path.startswith(f"{old}/")]
+
+        def rename() -> None:
+            files.update({path.replace(old, new, 1): files.pop(path) for path in paths})
+
+        self._disk.change(rename)
 
     def remove(self, name: str) -> None:
         self._disk.change(lambda: self._disk.files.pop(self.path(name), None))

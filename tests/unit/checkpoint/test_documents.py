@@ -14,6 +14,7 @@ from job.checkpoint.documents import (
     Fence,
     Fingerprint,
     Replaces,
+    SkippedRecords,
     Starts,
     Topics,
     read_document,
@@ -157,7 +158,11 @@ def test_recorded_document_is_read_and_written_as_it_is(kind: type[Document]) ->
 
 
 @pytest.mark.parametrize(
-    "kind", [Changed, Fence, LeaseHolder, Manifest, Replaces, Replay, RequestedChange, Starts]
+    "kind",
+    [
+        *(Changed, Fence, LeaseHolder, Manifest, Replaces, Replay, RequestedChange),
+        *(SkippedRecords, Starts),
+    ],
 )
 def test_each_field_of_a_document_that_an_earlier_commit_wrote_is_kept(
     kind: type[Document],

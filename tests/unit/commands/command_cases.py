@@ -3,7 +3,8 @@
 The commands, their arguments and their options are read from the typer app.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_origin
@@ -20,6 +21,7 @@ Stream = Literal["normal", "closed", "full", "no reader"]
 BROKER = "localhost:1"
 REGISTRY = {"url": "http://localhost:1"}
 
+_SHARED_BY_MAX = 4
 _TEXTS = ("", "-1", "9" * 400, "x" * 100_000, "\udcff", "left.a'\"${X}")
 _OTHER_SPECS = {
     "no broker": {},
@@ -65,9 +67,9 @@ def _commands(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, 
 
 def calls(folder: Path) -> Iterator[Call]:
     """`folder`: an empty folder for the files of the calls."""
-    files = _Files(folder)
+    files, turns = _Files(folder), _Turns()
     for names, parameters in commands():
-        yield from _calls_of_command(names, parameters, files)
+        yield from _calls_of_command(names, parameters, files, turns)
     valid = str(files.spec)
     for name in JobSettings.model_fields:
         variable = f"STREAMJOIN_{name.upper()}"
@@ -76,8 +78,31 @@ def calls(folder: Path) -> Iterator[Call]:
     yield Call(("no-such-command",))
 
 
+class _Turns:
+    """A command is called with all wrong values of a parameter that only this command declares, and
+    with every second to fourth value of one that others declare, too. Together these commands are
+    called with all values."""
+
+    def __init__(self) -> None:
+        self._commands = Counter(
+            _declaration(parameter) for _, parameters in commands() for parameter in parameters
+        )
+        self._turns: Counter[tuple[str, str]] = Counter()
+
+    def of(self, parameter: Any) -> Callable[[int], bool]:
+        declaration = _declaration(parameter)
+        every = min(self._commands[declaration], _SHARED_BY_MAX)
+        turn = self._turns[declaration]
+        self._turns[declaration] += 1
+        return lambda number: number % every == turn % every
+
+
+def _declaration(parameter: Any) -> tuple[str, str]:
+    return parameter.name, str(_annotation(parameter))
+
+
 def _calls_of_command(
-    names: tuple[str, ...], parameters: list[Any], files: "_Files"
+    names: tuple[str, ...], parameters: list[Any], files: "_Files", turns: _Turns
 ) -> Iterator[Call]:
     required = {
         parameter: files.valid(names, parameter) for parameter in parameters if parameter.required
@@ -88,8 +113,11 @@ def _calls_of_command(
         yield replace(valid, what=f"stdout {stream}", stdout=stream)
     yield replace(valid, what="stdin closed", stdin="closed")
     for parameter in parameters:
-        for what, text in files.hostile(parameter):
-            yield Call(_line(names, {**required, parameter: text}), f"{parameter.name} {what}")
+        is_turn = turns.of(parameter)
+        for number, (what, text) in enumerate(files.hostile(parameter)):
+            if is_turn(number):
+                line = _line(names, {**required, parameter: text})
+                yield Call(line, f"{parameter.name} {what}")
 
 
 def _line(names: tuple[str, ...], values: dict[Any, str | None]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from job.change import old_query, request, sent_spec
 from job.change.old_query import Wait
 from job.change.request import ChangeRequest
 from job.change.sent_spec import PlannedSpec, WrittenSpec
+from job.control.command_log import CommandLog
 from job.control.query_runner import QueryRunner
 from job.control.state_machine import StateMachine
 from job.errors import CancelledError, ConflictError, QueryError, TopicError
@@ -53,15 +54,30 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> QueryRunner:
 def runner_of(joined: JoinPlan, monkeypatch: pytest.MonkeyPatch) -> QueryRunner:
     """Its query is RUNNING."""
     unused: Any = None
-    machine = StateMachine()
+    machine = StateMachine(CommandLog())
     machine.become(QueryState.RUNNING)
-    monkeypatch.setattr("job.control.query_runner.StateMachine", lambda: machine)
+    monkeypatch.setattr("job.control.query_runner.StateMachine", lambda _: machine)
     settings, redaction = JobSettings(), Redaction()
     written = WrittenSpec(spec_yaml(), spec_from_yaml(spec_yaml(), {}))
     running = PlannedSpec(written, joined)
     change = ChangeRequest(running, lambda _: joined, settings, redaction, PlannerOfTests())
     stats = QueryStats(joined.topics, joined.deduplicated)
-    return QueryRunner(joined, settings, redaction, stats, unused, unused, unused, unused, change)
+    file = MagicMock(take_for=lambda _: None)
+    return QueryRunner(
+        *(
+            joined,
+            settings,
+            redaction,
+            stats,
+            unused,
+            unused,
+            unused,
+            unused,
+            change,
+            file,
+            CommandLog(),
+        )
+    )
 
 
 def change_plan(runner: QueryRunner) -> ChangePlanResult:
@@ -317,3 +333,53 @@ def test_changed_query_continues_with_the_new_spec_although_an_old_topic_was_del
     runner._run_query()
 
     assert new is runner._successor
+
+
+def test_restart_continues_with_the_changed_file_of_the_spec(
+    runner: QueryRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner._resources = MagicMock()
+    new = PlannedSpec(WrittenSpec(NEW, spec_from_yaml(NEW, {})), plan())
+    monkeypatch.setattr(runner._spec_file, "take_for", lambda _: new)
+    runner.command(Restart(reads_spec=True))
+
+    runner._approach_desired_state()
+
+    assert new is runner._successor
+    runner._resources.store_desired_state.assert_called_once_with(QueryState.RUNNING)
+
+
+@pytest.mark.parametrize("keep_running", [True, False])
+def test_fatal_failure_ends_the_job_unless_it_should_keep_running(
+    runner: QueryRunner, *, keep_running: bool
+) -> None:
+    runner._lineage, runner._resources = MagicMock(), MagicMock(lease_is_lost=False)
+    runner._settings = JobSettings(keep_running=keep_running)
+    failure = TopicError("output.topic does not exist")
+
+    with ThreadPoolExecutor() as threads:
+        failed = threads.submit(runner._fail, failure)
+        try:
+            if keep_running:
+                wait_until(
+                    lambda: runner._machine.state is QueryState.FAILED, PATIENCE_SECONDS, "FAILED"
+                )
+                assert not failed.done()
+            else:
+                failed.result(PATIENCE_SECONDS)
+        finally:
+            runner.end()
+
+    assert QueryState.FAILED is runner._machine.state
+    assert (None if keep_running else failure) is runner.failure
+
+
+def test_failure_that_a_retry_may_fix_does_not_end_the_job(
+    runner: QueryRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner._lineage, runner._resources = MagicMock(), MagicMock(lease_is_lost=False)
+    monkeypatch.setattr(runner._machine, "wait_until", lambda *_: None)
+
+    runner._fail(QueryError("no broker answers", retryable=True))
+
+    assert (QueryState.RESTARTING, None) == (runner._machine.state, runner.failure)

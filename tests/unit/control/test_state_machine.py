@@ -8,6 +8,7 @@ from threading import Event
 import pytest
 
 from job.control import state_machine
+from job.control.command_log import CommandLog
 from job.control.state_machine import StateMachine
 from job.errors import ConflictError
 from job.protocol.calls import Command, Pause, Reset, Restart, Stop
@@ -19,7 +20,7 @@ RESET = Reset(starts=StartPositions(left="latest", right="latest"))
 
 
 def test_command_sets_the_desired_state() -> None:
-    machine = StateMachine()
+    machine = StateMachine(CommandLog())
     with machine.accept(Pause()):
         pass
 
@@ -28,7 +29,7 @@ def test_command_sets_the_desired_state() -> None:
 
 
 def test_restart_is_requested_until_another_command() -> None:
-    machine = StateMachine()
+    machine = StateMachine(CommandLog())
     with machine.accept(Restart()):
         pass
     assert (False, True) == (machine.stop_requested, machine.restart_requested)
@@ -40,7 +41,7 @@ def test_restart_is_requested_until_another_command() -> None:
 
 def test_failed_query_is_no_longer_failed_once_a_restart_is_accepted() -> None:
     """Otherwise a client that waits for FAILED or RUNNING takes the old failure for a new one."""
-    machine = StateMachine()
+    machine = StateMachine(CommandLog())
     machine.become(QueryState.FAILED)
 
     with machine.accept(Restart()):
@@ -50,7 +51,7 @@ def test_failed_query_is_no_longer_failed_once_a_restart_is_accepted() -> None:
 
 
 def test_command_that_the_state_does_not_allow_changes_nothing() -> None:
-    machine = StateMachine()
+    machine = StateMachine(CommandLog())
     machine.become(QueryState.FAILED)
 
     with pytest.raises(ConflictError) as refused, machine.accept(Pause()):
@@ -62,7 +63,7 @@ def test_command_that_the_state_does_not_allow_changes_nothing() -> None:
 
 @pytest.mark.parametrize("command", [Pause(), Stop(), Restart()])
 def test_pending_command_is_not_replaced_by_a_change(command: Command) -> None:
-    machine = StateMachine()
+    machine = StateMachine(CommandLog())
     machine.become(QueryState.RUNNING)
     machine.check_nothing_pending("change")
     with machine.accept(command):
@@ -77,7 +78,7 @@ def test_pending_command_is_not_replaced_by_a_change(command: Command) -> None:
 
 
 def test_end_of_the_job_is_pending() -> None:
-    machine = StateMachine()
+    machine = StateMachine(CommandLog())
     machine.become(QueryState.RUNNING)
     machine.end_job()
 
@@ -86,7 +87,7 @@ def test_end_of_the_job_is_pending() -> None:
 
 
 def test_command_that_has_taken_effect_is_not_pending() -> None:
-    machine = StateMachine()
+    machine = StateMachine(CommandLog())
     machine.become(QueryState.RUNNING)
     with machine.accept(Pause()):
         pass
@@ -96,7 +97,7 @@ def test_command_that_has_taken_effect_is_not_pending() -> None:
 
 
 def test_command_that_fails_changes_nothing() -> None:
-    machine = StateMachine()
+    machine = StateMachine(CommandLog())
     machine.become(QueryState.STOPPED)
 
     with pytest.raises(ConflictError), machine.accept(RESET):
@@ -119,7 +120,7 @@ def test_change_wakes_the_waiting_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(state_machine, "_POLL_SECONDS", 10 * PATIENCE_SECONDS)
-    machine = StateMachine()
+    machine = StateMachine(CommandLog())
     before, waits = condition(machine), Event()
 
     def is_changed() -> bool:
@@ -134,4 +135,4 @@ def test_change_wakes_the_waiting_thread(
 
 
 def test_wait_ends_at_its_timeout() -> None:
-    StateMachine().wait_until(lambda: False, timedelta(0))
+    StateMachine(CommandLog()).wait_until(lambda: False, timedelta(0))

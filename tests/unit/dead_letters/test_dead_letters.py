@@ -1,16 +1,22 @@
 """Records of the dead-letter topic as letters, and as lines of the commands."""
 
+import json
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from job.check.replayed import ReplayCheck
+from job.dead_letters import cli
 from job.dead_letters import headers as names
-from job.dead_letters.cli import Selection, _line
+from job.dead_letters.cli import Selection, _line, list_letters, replay_letters
 from job.dead_letters.headers import DeadLetter, dead_letter, replayed_place
-from job.dead_letters.replay import partition_of
+from job.dead_letters.replay import Replayed, partition_of
+from job.dead_letters.shown import shown
 from job.errors import RequestError
 from job.kafka.preflight import TopicUse, _topic_uses
+from tests.sql_worker import ROWS
 from tests.unit.specs import plan
 
 OURS = {
@@ -113,6 +119,8 @@ def test_letters_are_wanted_by_side_and_reason() -> None:
     assert Selection("right", "malformed_json").includes(letter())
     assert not Selection("left").includes(letter())
     assert not Selection(reason="late").includes(letter())
+    assert Selection(key="key").includes(letter())
+    assert not Selection(key="ke").includes(letter())
     with pytest.raises(RequestError, match="tombstone, malformed_json"):
         Selection(reason="broken")
 
@@ -123,6 +131,95 @@ def test_line_shows_no_control_characters_of_a_record() -> None:
     assert "clicks/3/17  2023-11-14T22:13:20.123Z  right malformed_json: holds �[2J and �" == _line(
         made
     )
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (None, "null"),
+        (b"", ""),
+        (b'{"a":\n"\x1b[2J\xc3\xa4"}', r'{"a":\n"\x1b[2Jä"}'),
+        (b"\0\0\0\0\7abc", "0x0000000007616263"),
+        (b"\xff\xfe", "0xfffe"),
+        # 120 bytes end within the second byte of a character.
+        (b"x" * 119 + "ä".encode() + b"y", "x" * 119 + "… (122 bytes)"),
+    ],
+)
+def test_first_bytes_are_shown_as_text_or_as_digits(content: bytes | None, text: str) -> None:
+    assert text == shown(content)
+
+
+OF_JOIN: dict[str, Any] = {"on_bad_record": None, "dead_letter": {"topic": "dead"}}
+
+
+@pytest.fixture
+def listed(monkeypatch: pytest.MonkeyPatch) -> list[DeadLetter]:
+    """The letters in the topic. A replay removes the replayed ones."""
+    topic: list[DeadLetter] = []
+
+    def replay(_: object, __: str, ___: str, wanted: Iterator[DeadLetter]) -> Replayed:
+        replayed = list(wanted)
+        topic[:] = [each for each in topic if each not in replayed]
+        return Replayed(len(replayed), ())
+
+    monkeypatch.setattr(cli, "letters", lambda *_: iter(topic))
+    monkeypatch.setattr(cli, "replay", replay)
+    return topic
+
+
+def in_topic(number: int, key: bytes | None, value: bytes | None, **ours: bytes) -> DeadLetter:
+    pairs = [*{**OURS, **{getattr(names, n): v for n, v in ours.items()}}.items()]
+    made = dead_letter(f"dead/0/{number}", key, value, pairs)
+    assert made is not None
+    return made
+
+
+def test_list_shows_key_and_value_and_as_json_their_digits(listed: list[DeadLetter]) -> None:
+    listed += [in_topic(0, b"k", b"garbage"), in_topic(1, None, b"\xff", OMITTED_BYTES=b"9")]
+
+    lines = list(list_letters(plan(**OF_JOIN), Selection(), None))
+    [first, _] = map(json.loads, list_letters(plan(**OF_JOIN), Selection(), None, as_json=True))
+
+    assert "    key k, value garbage" == lines[1]
+    assert "    key null, value not in the dead letter: it was too large" == lines[3]
+    assert "2 in dead" == lines[4]
+    assert ("k", None, "garbage", None, 7, True) == tuple(
+        first[name] for name in ("key", "key_hex", "value", "value_hex", "value_bytes", "is_whole")
+    )
+
+
+def test_replay_leaves_out_what_would_fail_again_by_the_present_spec(
+    listed: list[DeadLetter],
+) -> None:
+    made = plan(**OF_JOIN)
+    check = ReplayCheck(made, ROWS).failures
+    good, bad, result = (
+        in_topic(0, None, b'{"ad_id": 1, "clicked_at": 1700000000000}', REASON=b"schema_mismatch"),
+        in_topic(1, None, b'{"ad_id": "one", "clicked_at": 1700000000000}'),
+        in_topic(2, None, None, SIDE=b"output"),
+    )
+    questions: list[str] = []
+
+    def refuse(question: str) -> bool:
+        questions.append(question)
+        return False
+
+    listed += [good, bad, result]
+    lines = list(replay_letters(made, Selection(), check, confirm=refuse))
+    assert ["Replay 1 of dead?"] == questions
+    assert _line(good) == lines[0]
+    assert lines[1].startswith(
+        "not replayed, would fail again (schema_mismatch: not of the declared type: ad_id BIGINT): "
+    )
+    assert lines[2].startswith("not replayed, incomplete or a result: ")
+    assert lines[3].startswith("1 would fail again by this spec: ")
+    assert "0 replayed: not confirmed" == lines[4]
+
+    assert "1 replayed" == list(replay_letters(made, Selection(), check))[-1].partition(":")[0]
+    assert [bad, result] == listed
+    lines = list(replay_letters(made, Selection(), check, unchecked=True))
+    assert _line(bad) == lines[0]
+    assert [result] == listed
 
 
 def test_topic_must_be_there_and_writable_before_the_start() -> None:

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JJavaError
 
 from job.delivery import sink as sink_module
 from job.delivery.kept_back import KeptBack
@@ -13,6 +12,7 @@ from job.delivery.record_writer import RecordWriter
 from job.delivery.sink import BatchSink
 from job.errors import DeliveryError
 from job.join.join import SparkJoin
+from tests.java_error import JavaError
 from tests.unit.specs import plan
 
 COMPUTED = 9
@@ -100,9 +100,10 @@ def test_results_that_are_written_at_least_once_are_those_that_spark_has_counted
 
 def test_rows_of_other_partitions_are_counted_after_a_failure() -> None:
     """They are delivered, and are not written again."""
-    error = Py4JJavaError("planted", SimpleNamespace(_target_id="o7"))
+    error = JavaError("An error occurred while calling o7.save.\n: java.io.IOException: planted")
     sink = Sink(Writer(3, error, committed=1, fenced=1))
-    with pytest.raises(Py4JJavaError):  # Spark recognizes a stopped query by its text
+    # Spark recognizes a stopped query by this text.
+    with pytest.raises(Exception, match=r"o7\.save\.\n: java\.io\.IOException: planted"):
         sink.run_batch()
     assert [(7, 3, {"committed": 1, "fenced": 1})] == sink.counted
     assert "explained" == str(sink.failure)

@@ -14,7 +14,8 @@ from deploy.local.demo_load import (
     bad_record,
     expected_rows,
 )
-from deploy.local.demo_service import Figures, QueryAnswer, SideAnswer
+from deploy.local.demo_service import Figures
+from tests.unit.service.builders import query_after
 
 SHOWN_MS = 1_790_000_000_000
 RECORDS = (
@@ -107,15 +108,7 @@ def test_record_that_was_not_read_is_wrong() -> None:
 def figures(**other: int) -> Figures:
     """The counts that the job must report for RECORDS, with these changes."""
     counted = {_sample(name): float(count) for name, count in {**COUNTED, **other}.items()}
-    query = QueryAnswer(
-        state="RUNNING",
-        watermark=None,
-        last_batch=None,
-        last_failure=None,
-        left=SideAnswer(input_records=3, offsets_behind_latest_total=0),
-        right=SideAnswer(input_records=2, offsets_behind_latest_total=0),
-    )
-    return Figures(query, counted)
+    return Figures(query_after(left=3, right=2), counted)
 
 
 def wrongs(result: CheckResult) -> set[str]:

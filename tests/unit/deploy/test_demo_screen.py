@@ -1,32 +1,16 @@
 """The screen of the demo fits a small terminal, and shows unknown values as unknown."""
 
 import io
-from datetime import UTC, datetime
 
 from rich.console import Console
 
-from deploy.local.demo_screen import Addresses, Snapshot, dashboard, live_screen, progress_line
-from deploy.local.demo_service import BatchAnswer, Figures, QueryAnswer, SideAnswer
+from deploy.local.demo_screen import Addresses, Snapshot
+from deploy.local.demo_service import Figures
+from job.api.query import QueryView
+from job.api.screen import live_screen
+from tests.unit.service.builders import NOW, batch, status_after
 
-NOW = datetime(2026, 11, 20, 12, 0, 30, tzinfo=UTC)
-WATERMARK = datetime(2026, 11, 20, 12, 0, 18, tzinfo=UTC)
-FIGURES = Figures(
-    QueryAnswer(
-        state="RUNNING",
-        watermark=WATERMARK,
-        last_batch=BatchAnswer(duration_seconds=0.5, input_records=200, state_rows=7_000),
-        last_failure=None,
-        left=SideAnswer(input_records=12_000, offsets_behind_latest_total=20),
-        right=SideAnswer(input_records=9_000, offsets_behind_latest_total=10),
-    ),
-    {
-        ("streamjoin_output_records_total", frozenset()): 11_000.0,
-        (
-            "streamjoin_bad_records_total",
-            frozenset({("side", "left"), ("reason", "tombstone")}),
-        ): 3.0,
-    },
-)
+FIGURES = Figures(QueryView.of(status_after(batch()), NOW), {})
 MATCHED = {
     "ad_id": 7,
     "campaign": "travel",
@@ -43,13 +27,12 @@ def test_screen_has_figures_rows_and_addresses_within_80_by_24() -> None:
     assert len(screen.splitlines()) <= 24
     assert max(map(len, screen.splitlines())) <= 80
     for part in (
-        "RUNNING ready",
-        "12,000",
-        "11,000  (8,000 matched, 3,000 unmatched)",
-        "12:00:18 UTC, 12.0 s behind now",
-        "0.50 s, 200 records",
-        "7,000 rows, 0 late rows",
-        "3 tombstone",
+        "RUNNING since 2026-11-20 12:00:00Z",
+        "12,020",
+        "30: 26 matched, 4 unmatched",
+        "15.5 s behind now",
+        "0.50 s, 30 records, 30 results",
+        "3: 3 malformed_json",
         "12:00:03.250",
         "never",
         "http://127.0.0.1:8080/",
@@ -60,25 +43,20 @@ def test_screen_has_figures_rows_and_addresses_within_80_by_24() -> None:
 
 def test_without_an_answer_the_screen_reports_it() -> None:
     assert "no answer" in rendered(snapshot(None), width=80, height=24)
-    assert "no answer" in progress_line(snapshot(None))
-
-
-def test_line_has_the_same_figures() -> None:
-    assert (
-        "  42 s  RUNNING  sending for 60 s · read 12,000 impressions, 9,000 clicks · "
-        "out 8,000 matched, 3,000 unmatched · lag 30 · watermark 12.0 s behind now · "
-        "state 7,000 rows · bad 3"
-    ) == progress_line(snapshot(FIGURES))
+    assert "  42 s  sending for 60 s  no answer" == snapshot(None).line
 
 
 def test_without_a_terminal_a_line_is_printed_periodically() -> None:
-    output = io.StringIO()
+    output, clock = io.StringIO(), iter([0.0, 0.0, 0.0, 1.0, 4.9, 5.1, 5.1, 6.0])
 
-    with live_screen(Console(file=output, force_terminal=False, highlight=False)) as show:
+    console = Console(file=output, force_terminal=False, highlight=False)
+    with live_screen(console, lambda: next(clock)) as show:
         for seconds in (0.0, 1.0, 4.9, 5.1, 6.0):
             show(snapshot(FIGURES, elapsed_seconds=seconds))
 
-    assert ["0 s", "5 s"] == [line[:6].strip() for line in output.getvalue().splitlines()]
+    start = "s  sending for 60 s  12:00:00Z RUNNING: read 20 + 10, joined 30, late 2, bad 6, "
+    lines = output.getvalue().splitlines()
+    assert [f"   0 {start}", f"   5 {start}"] == [line[: len(start) + 5] for line in lines]
 
 
 def snapshot(figures: Figures | None, *, rows: int = 20, elapsed_seconds: float = 42.0) -> Snapshot:
@@ -88,9 +66,6 @@ def snapshot(figures: Figures | None, *, rows: int = 20, elapsed_seconds: float 
         elapsed_seconds=elapsed_seconds,
         sent={"left": 12_020, "right": 9_010},
         figures=figures,
-        is_ready=figures is not None,
-        matched=8_000,
-        unmatched=3_000,
         newest_matched=[MATCHED] * rows,
         newest_unmatched=[UNMATCHED] * rows,
         addresses=Addresses("http://127.0.0.1:8080", "127.0.0.1:20000", "data/demo/run-1"),
@@ -99,7 +74,6 @@ def snapshot(figures: Figures | None, *, rows: int = 20, elapsed_seconds: float 
 
 def rendered(snapshot: Snapshot, *, width: int, height: int) -> str:
     output = io.StringIO()
-    Console(file=output, width=width, height=height, highlight=False).print(
-        dashboard(snapshot, height)
-    )
+    console = Console(file=output, width=width, height=height, highlight=False)
+    console.print(snapshot.rendered(height))
     return output.getvalue()

@@ -11,7 +11,7 @@ from job.formats import avro as avro_format
 from job.formats import protobuf
 from job.formats.columns import all_columns
 from job.formats.decoder import implementation
-from job.formats.schemas import ReaderSchema, RegisteredSchema
+from job.formats.schemas import ReaderSchema, RegisteredSchema, Shape
 from job.spec.value_format import Format
 from job.spec.value_schema import Column, ValueSchema
 from job.sql.types import SqlType
@@ -48,12 +48,25 @@ def message(*fields: str, name: str = "M", more: str = "") -> str:
     return f'syntax = "proto3"; {more} message {name} {{ {" ".join(fields)} }}'
 
 
-def reader(schema: RegisteredSchema, *columns: Column) -> ReaderSchema:
+def envelope(row: dict[str, Any]) -> dict[str, Any]:
+    """Debezium's schema of the envelopes of a row."""
+    source = record(field("db", "string"), field("ts_ms", "long"), name="connector.Source")
+    return record(
+        field("before", ["null", row], default=None),
+        field("after", ["null", row["name"]], default=None),
+        field("source", source),
+        field("op", "string"),
+        field("ts_ms", ["null", "long"], default=None),
+        name=f"{row['name']}.Envelope",
+    )
+
+
+def reader(schema: RegisteredSchema, *columns: Column, shape: Shape = Shape.RECORD) -> ReaderSchema:
     """Reads these columns; all, where none is given."""
     kind = Format(schema.type.lower())
-    fields = implementation(kind).fields(schema)
-    taken = ValueSchema(columns) if columns else all_columns(fields, "left", "s")
-    return ReaderSchema(kind, "s", 1, schema, taken)
+    fields = implementation(kind).fields(schema, shape)
+    taken = ValueSchema(columns) if columns else all_columns(fields, "left.schema", "s")
+    return ReaderSchema(kind, "s", 1, schema, taken, shape)
 
 
 def bare_fields(schema: dict[str, Any]) -> list[dict[str, Any]]:
@@ -63,8 +76,13 @@ def bare_fields(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 def avro(schema: dict[str, Any], **row: Any) -> bytes:
     """The bytes behind the schema's id."""
+    return plain_avro(schema, row)
+
+
+def plain_avro(schema: Any, value: Any) -> bytes:
+    """As `avro`, for a value of any schema."""
     out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), row)
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
     return out.getvalue()
 
 

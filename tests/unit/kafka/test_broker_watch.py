@@ -30,6 +30,9 @@ class Watch(BrokerWatch):
         if self._fails[0]:
             raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
 
+    def _poll_output(self) -> None:
+        """There is no broker."""
+
     def _commit(self) -> None:
         self.commits += 1
         if self._fails[1]:

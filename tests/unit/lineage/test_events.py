@@ -9,7 +9,7 @@ from openlineage.client import event_v2, facet_v2
 from openlineage.client.serde import Serde
 
 from job.lineage.events import PRODUCER, RunEvents
-from job.spec.value_schema import RECORD_COLUMN_NAMES
+from job.spec.value_schema import RECORD_COLUMNS
 from tests.unit.specs import plan
 
 RUN = "0190d5a1-7a6c-7000-8000-000000000001"
@@ -86,10 +86,11 @@ def test_schemas_are_those_of_values_and_results() -> None:
     document = event()
     inputs = [schema_of(dataset) for dataset in document["inputs"]]
 
+    of_record = {column.name for column in RECORD_COLUMNS}
     assert {"ad_id": "BIGINT", "clicked_at": "TIMESTAMP", "user": "STRING"} == {
-        name: kind for name, kind in inputs[1].items() if name not in RECORD_COLUMN_NAMES
+        name: kind for name, kind in inputs[1].items() if name not in of_record
     }
-    assert inputs[1].keys() > RECORD_COLUMN_NAMES
+    assert inputs[1].keys() > of_record
     output = {"ad_id": "BIGINT", "cost": "DOUBLE", "user": "STRING"}
     assert output == schema_of(document["outputs"][0])
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from job.plan.capacity import AvailableResources
-from job.plan.explain import explained
+from job.plan.explain import explained, plan_as_json, summarized
 from tests.unit.specs import plan
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -20,7 +20,13 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 RESOURCES = AvailableResources(cores=2, heap_bytes=2 * 2**30, disk_free_bytes=100 * 2**30)
 JOINS: dict[str, dict[str, Any]] = {
     "inner": {},
-    "exactly_once": {"output__delivery": "exactly_once"},
+    "exactly_once": {
+        "output__delivery": "exactly_once",
+        "output__key": "user",
+        "output__timestamp": "event_time",
+        "left__columns": {"cents": "cost * 100"},
+        "left__event_time": "coalesce(shown_at, record_timestamp)",
+    },
     "left_outer": {
         "join__type": "left_outer",
         "left__filter": "cost > 0",
@@ -91,6 +97,18 @@ def test_explanation_reads_as_recorded(name: str) -> None:
         recorded.write_text(text)
 
     assert recorded.read_text() == text
+    summary = summarized(plan(**JOINS[name]), RESOURCES)
+    assert text.startswith(summary)
+    assert len(summary.splitlines()) <= 10
+
+
+def test_summary_names_the_expressions_that_can_fail_and_counts_warnings() -> None:
+    names = {f"c{index}": "cast(left.campaign AS INT)" for index in range(4)}
+
+    text = summarized(plan(output__columns=names, left__event_time="cast(ad_id AS TIMESTAMP)"))
+
+    assert "can fail          output.columns.c0, output.columns.c1, output.columns.c2 and 1" in text
+    assert "WARNINGS          1: see `streamjoin plan --full`" in text
 
 
 def test_plan_explains_the_offset_of_a_window() -> None:
@@ -108,6 +126,26 @@ def test_plan_explains_the_nulls_of_null_safe_pairs() -> None:
 
     assert "left ad_id = right ad_id and left campaign <=> right user" in text
     assert "Not counted in left campaign and right user: there a null matches a null" in text
+
+
+def test_plan_warns_about_numbers_that_are_cast_to_timestamp() -> None:
+    seconds = "date_trunc('DAY', cast(left.cost AS TIMESTAMP))"
+    made = plan(
+        left__columns={"day": "cast(ad_id AS TIMESTAMP)"},
+        left__event_time="cast(ad_id + 1 AS TIMESTAMP)",
+        left__key=["ad_id", "timestamp(ad_id)"],
+        right__key=["ad_id", "timestamp_seconds(ad_id)"],
+        output__columns={"day": seconds, "at": "cast(left.campaign AS TIMESTAMP)"},
+    )
+    fields = ["left.columns.day", "left.key[1]", "left.event_time", "output.columns.day"]
+    warned = [f"{field} casts a number to TIMESTAMP" for field in fields]
+
+    shown = plan_as_json(made)["warnings"]
+
+    assert isinstance(shown, list)
+    assert warned == [warning.partition(",")[0] for warning in shown]
+    assert [warning for warning in shown if f"  {warning}\n" not in explained(made)] == []
+    assert "Warnings" not in explained(plan())
 
 
 def test_plan_explains_which_idle_side_follows_the_clock() -> None:

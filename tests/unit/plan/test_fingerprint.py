@@ -1,5 +1,7 @@
 """The expressions that a checkpoint freezes are compared as Spark's trees."""
 
+from typing import Any
+
 import pytest
 
 from job.plan.fingerprint import changes, fingerprint, incompatible_changes, with_spelling_of
@@ -55,3 +57,28 @@ def test_text_of_another_version_for_the_same_expression_is_no_change(
     )
     changed = with_spelling_of(made, {**frozen, field: other}, SQL)
     assert [field] == [change.field for change in incompatible_changes(made, changed)]
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"format": "csv"}, "left.format"),
+        ({"format": "csv", "csv": {"quote": "'"}}, "left.csv"),
+        ({"format": "json_schema"}, "left.format"),
+        ({"envelope": "debezium", "operations": ["create"]}, "left.envelope"),
+        ({"key_format": "json", "key_schema": "STRING"}, "left.key_format"),
+        ({"time_zone": "Asia/Shanghai"}, "left.time_zone"),
+    ],
+)
+def test_change_of_how_bytes_become_values_is_refused(changed: dict[str, Any], field: str) -> None:
+    key = {"left__key": ["record_key"], "right__key": ["user"]}
+    new = plan(**key, **{f"left__{name}": value for name, value in changed.items()})
+
+    assert field in {each.field for each in incompatible_changes(new, fingerprint(plan(**key)))}
+    assert [] == incompatible_changes(new, fingerprint(new))
+
+
+def test_change_of_the_characters_of_csv_is_refused() -> None:
+    old, new = (plan(left__format="csv", left__csv={"null_value": text}) for text in ("", "-"))
+
+    assert ["left.csv"] == [each.field for each in incompatible_changes(new, fingerprint(old))]

@@ -2,6 +2,7 @@
 
 import json
 import re
+from importlib.util import find_spec
 from itertools import dropwhile, pairwise
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
+from deploy.local.kafka_tools import MAIN_CLASSES
 from job.__main__ import app
 from job.plan.capacity import AvailableResources
 from job.plan.explain import explained
@@ -59,17 +61,23 @@ def test_command_of_the_readme_exists(words: list[str]) -> None:
     match words:
         case ["make", target, *_]:
             assert target in targets
-        case [".venv/bin/streamjoin", group, command, *_] if group in groups:
+        case [".venv/bin/streamjoin" | "streamjoin", group, command, *_] if group in groups:
             assert command in groups[group]
-        case [".venv/bin/streamjoin", command, *_]:
+        case [".venv/bin/streamjoin" | "streamjoin", command, *_]:
             assert command.replace("-", "_") in commands
-        case [".venv/bin/streamjoin-service" | "curl", *_]:
+        case ["uvx", "--from", "'streamjoin[job]'", "streamjoin", command, *_]:
+            assert command in commands
+        case ["pip" | "pipx", "install", "'streamjoin[job]'"]:
+            pass
+        case [".venv/bin/python", "-m", "deploy.local.kafka_tools", tool, *_]:
+            assert tool in MAIN_CLASSES
+        case [".venv/bin/python", "-m", module, *_]:
+            assert find_spec(module)
+        case [".venv/bin/streamjoin-service" | "streamjoin-service" | "curl", *_]:
             pass
         case ["docker", "compose", *options]:
             files = [file for flag, file in pairwise(options) if flag == "-f"]
             assert all((ROOT / file).exists() for file in files)
-        case [name, *_] if name.startswith("kafka-console-"):
-            pass
         case ["mkdir" | "export" | ".venv/bin/spark-class", *_]:
             pass
         case ["kubectl", "apply", "-k", folder]:
@@ -77,8 +85,14 @@ def test_command_of_the_readme_exists(words: list[str]) -> None:
         case ["helm", "install", _, folder, "--set-file", value]:
             assert (ROOT / folder / "Chart.yaml").exists()
             assert value.startswith("spec=")
-        case ["kubectl", "create", "secret", "generic", name, *_]:
-            assert name in (ROOT / "deploy/k8s/deployment.yaml").read_text()
+        case ["helm", "install", _, folder, "--values", values, "--set", value]:
+            assert (ROOT / folder / "Chart.yaml").exists()
+            assert (ROOT / values).exists()
+            assert value.startswith("service.tlsSecret=")
+        case ["kubectl", "create", "secret", "generic" | "tls", name, *_]:
+            files = ("k8s/deployment.yaml", "helm/examples/kafka-tls.yaml")
+            files += ("helm/examples/prometheus.yaml",)
+            assert any(name in (ROOT / "deploy" / file).read_text() for file in files)
         case _:
             raise AssertionError(f"unknown command: {words}")
 
@@ -139,7 +153,7 @@ def test_simulation_prints_only_the_output_values_with_format_jsonl(tmp_path: Pa
     output = CliRunner().invoke(app, ["simulate", spec, *files]).output
 
     assert {"ad_id": 1, "user": "ann"}.items() <= json.loads(lines).items()
-    assert "left 0/0: stored" in trace
+    assert "matched right clicks/0/0" in trace
     assert "1 dropped, malformed_json (0/1)" in output
 
 

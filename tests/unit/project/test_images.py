@@ -49,8 +49,8 @@ def test_service_imports_no_package_that_its_image_does_not_have() -> None:
 @pytest.mark.parametrize(
     ("program", "command"),
     [
-        ("deploy.local.jars", "python3 -m deploy.local.jars"),
-        ("deploy.local.processor", "python3 -m deploy.local.processor"),
+        ("job.installation.jars", "python3 -m job.installation.jars"),
+        ("job.installation.compiler", "python3 -m job.installation.compiler"),
         ("deploy.docker.load", 'CMD ["python", "-m", "deploy.docker.load"]'),
     ],
 )

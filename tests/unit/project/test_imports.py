@@ -98,15 +98,15 @@ def test_test_helper_runs_without_pyspark() -> None:
 
 @pytest.mark.processes
 @pytest.mark.parametrize("command", [["validate"], ["run"], ["state"], ["checkpoint", "verify"]])
-def test_command_without_pyspark_names_the_package_and_the_jars(
+def test_command_without_pyspark_names_the_package_and_the_set_up(
     command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("STREAMJOIN_JARS", "/nonexistent")  # an installed package has none
+    monkeypatch.setenv("STREAMJOIN_JARS", "/nonexistent")  # as before the set-up
     done = run_without_spark("from job.__main__ import main; main()", *command, EXAMPLE)
 
     assert 1 == done.returncode
-    assert "pyspark is not installed: run `pip install 'streamjoin[job]'`" in done.stderr
-    assert "Set STREAMJOIN_JARS to a folder with the jars of this version" in done.stderr
+    remedy = "run `pip install 'streamjoin[job]'`, then `make setup`"
+    assert f"pyspark is not installed: {remedy}" in done.stderr
     assert "Traceback" not in done.stderr
     assert (command == ["validate"]) == ("`streamjoin validate --structure` checks" in done.stderr)
 

@@ -1,4 +1,4 @@
-"""The specs of docs/patterns.md that contain tests pass them."""
+"""The specs of the pages that contain tests pass them."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,8 @@ from tests.sql_worker import ROWS, SQL
 
 ROOT = Path(__file__).parents[3]
 # The first block is the complete spec of the README, which the others change.
-PAGES = (ROOT / "README.md").read_text() + (ROOT / "docs/patterns.md").read_text()
+NAMES = ("README.md", "docs/patterns.md", "docs/event-time.md", "docs/cdc.md")
+PAGES = "".join((ROOT / name).read_text() for name in NAMES)
 BLOCKS = [yaml.safe_load(body) for body in re.findall(r"```yaml\n(.*?)```", PAGES, re.DOTALL)]
 PATTERNS = [block for block in BLOCKS if "tests" in block]
 
@@ -42,5 +43,11 @@ def test_self_join_several_topics_and_foreign_key_join_are_among_them() -> None:
         ("orders_.*", "payments"),
         ("orders", "payments"),
         ("impressions", "ads"),
+        ("shop_events", "payments"),
+        ("orders", "customers"),
+        ("orders", "payments"),
+        ("paid_orders", "shipments"),
+        ("meter_readings", "tariffs"),
+        ("shop.public.orders", "shop.public.customers"),
     ]
     assert expected == topics

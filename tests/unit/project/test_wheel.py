@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.jars import jar_folder
-from deploy.local.java import java_home
+from job.installation.jars import jar_folder
+from job.installation.java import java_home
 from tests.wheel import ROOT, InstalledWheel
 
 pytestmark = pytest.mark.processes
@@ -55,7 +55,8 @@ def test_wheel_contains_every_file_below_one_top_level_package(wheel: InstalledW
 
     installed = {name for name in names if ".dist-info/" not in name}
     moved = {f"streamjoin/{name}" for name in files_of("job") | files_of("service")}
-    assert files_of("streamjoin") | moved == installed
+    set_up = {"streamjoin/jars.toml", "streamjoin/streamjoin.jar"}
+    assert files_of("streamjoin") | moved | set_up == installed
 
 
 def test_every_module_is_imported_by_its_name_in_the_wheel(

@@ -56,6 +56,12 @@ def test_side_without_metrics_has_no_records() -> None:
     assert (0, None) == (batch.right.records, batch.right.event_time_max_ms)
 
 
+def test_results_of_unmatched_rows_and_those_that_the_output_filter_dropped() -> None:
+    output = {"records": 5, "unmatched": 2, "too_large": 0, "failed": 0, "without_key": 0}
+    batch = batch_progress(recorded(observedMetrics={"joined": {"results": 9}, "output": output}))
+    assert (5, 2, 4) == (batch.output_records, batch.unmatched_results, batch.filtered_results)
+
+
 def test_lag_of_a_repeated_batch_is_unknown() -> None:
     progress = json.loads(RECORDED)
     progress["sources"][0]["latestOffset"] = None

@@ -19,6 +19,7 @@ from job.query.runtime import QueryRun
 from job.query.stats import QueryStats
 from job.spark.interval_read import EndedInterval
 from job.spec.sides import SIDES
+from tests.unit.checkpoint.test_watermark_history import Files
 from tests.unit.query.driven import NOW_MS, Times, both, ends
 from tests.unit.query.test_driver_in_a_replay import REPLAY
 from tests.unit.specs import plan
@@ -92,6 +93,7 @@ class World:
             recorded_interval=cut,
             interrupted_interval=cut,
             record_interval=self.recorded.append,
+            folder=Files(),
         )
         self.before = self.checkpoint.partitions
         self.resources: Any = SimpleNamespace(lease_is_lost=False)

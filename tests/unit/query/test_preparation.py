@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from job.errors import CheckpointError
-from job.query.preparation import Preparation, _next_offsets
+from job.kafka.retention import next_offsets
+from job.query.preparation import Preparation
 from job.replay.replay import Replay
 from job.settings import JobSettings
 from job.spec.start_positions import StartPositions
@@ -44,7 +45,7 @@ def test_retention_is_checked_for_added_partitions_and_for_a_new_checkpoint() ->
     join = plan().reading({"left": (3,), "right": (1,)})
     starts = StartPositions(left={0: 7, 1: 5}, right="latest")
 
-    assert _next_offsets(join, None, None) is None
-    assert {"left": {0: 7, 1: 5, 2: 0}, "right": {}} == _next_offsets(join, None, starts)
+    assert next_offsets(join, None, None) is None
+    assert {"left": {0: 7, 1: 5, 2: 0}, "right": {}} == next_offsets(join, None, starts)
     read = {"left": {0: 9, 1: 9}, "right": {0: 4}}
-    assert {"left": {0: 9, 1: 9, 2: 0}, "right": {0: 4}} == _next_offsets(join, read, starts)
+    assert {"left": {0: 9, 1: 9, 2: 0}, "right": {0: 4}} == next_offsets(join, read, starts)

@@ -68,7 +68,9 @@ class Jvms:
 def resources(jvms: Jvms, master: str, **changes: Any) -> Resources:
     first: Any = jvms
     settings = JobSettings(spark_master=master)
-    return Resources(plan(**changes), settings, Redaction(), QueryStats(), first, lambda: None)
+    return Resources(
+        plan(**changes), settings, Redaction(), QueryStats(), first, lambda: None, lambda _: None
+    )
 
 
 def test_command_is_possible_if_its_state_cannot_be_stored(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,14 @@ import pytest
 
 from job.event_time.partitions import Offsets, RecordedEventTime, RecordedEventTimes
 from job.replay.cut import LateBelow, PlannedBatch, late_by_batch
-from job.replay.replay import Expired, Replay, ReplayPhase, expired_before, late_rows
+from job.replay.replay import (
+    Expired,
+    Replay,
+    ReplayPhase,
+    expired_before,
+    has_complete_state,
+    late_rows,
+)
 from job.spec.source_topics import SourceTopics
 
 REPLAY = Replay(
@@ -48,6 +55,8 @@ def test_phase_follows_from_the_offsets(
     read: Offsets | None, phase: ReplayPhase, left_to_read: int
 ) -> None:
     assert (phase, left_to_read) == (REPLAY.phase(read), REPLAY.left_to_read(read))
+    assert (phase is ReplayPhase.OVER) == has_complete_state(read, REPLAY)
+    assert (read is not None) == has_complete_state(read, None)
 
 
 def test_last_record_is_left_for_the_batch_that_takes_over() -> None:

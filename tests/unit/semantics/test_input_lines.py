@@ -1,4 +1,4 @@
-"""Lines of simulate's files and rows of `tests:`: values, envelopes, and what is refused."""
+"""Lines of simulate's files and rows of `tests:`: values, whole records, and what is refused."""
 
 import json
 
@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from job.__main__ import app
 from job.plan.planner import join_plan
-from job.semantics.cli import SimulationError, simulation_lines, spec_test_lines
+from job.semantics.cli import SimulationError, run_spec_tests, simulation_lines
 from job.semantics.input_records import InputLineError, records_of_jsonl
 from job.semantics.simulate import simulate
 from job.semantics.spec_tests import SpecTest, run_spec_test
@@ -52,7 +52,7 @@ def read(text, schema=SENSORS):
     return record.value
 
 
-def test_row_whose_columns_are_named_as_in_an_envelope_is_a_value():
+def test_row_whose_columns_are_named_as_the_fields_of_a_record_is_a_value():
     batches = simulate(
         plan(),
         ROWS,
@@ -92,14 +92,14 @@ def test_line_that_can_only_be_a_value_is_one(schema, text):
     [
         (SENSORS, line(value=json.loads(ROW), batch=1), ROW),
         (SENSORS, line(value=json.loads(ROW), key="x", timestamp=T), ROW),
-        (SENSORS, line(envelope=True, value=None), None),
-        (SENSORS, line(envelope=True, value="garbage", key="k"), "garbage"),
+        (SENSORS, line(record=True, value=None), None),
+        (SENSORS, line(record=True, value="garbage", key="k"), "garbage"),
         ("key STRING, value STRING, at TIMESTAMP", line(value={"key": "a", "at": 1}), None),
         ("key STRING, value INT, at TIMESTAMP", line(value={"key": "a"}, offset=5), None),
     ],
 )
-def test_line_that_can_only_be_an_envelope_is_one(schema, text, value):
-    expected = value if "envelope" in text or value else json.dumps(json.loads(text)["value"])
+def test_line_that_can_only_be_a_whole_record_is_one(schema, text, value):
+    expected = value if "record" in text or value else json.dumps(json.loads(text)["value"])
 
     found = read(text, schema)
 
@@ -120,11 +120,11 @@ def test_line_that_can_only_be_an_envelope_is_one(schema, text, value):
     ],
 )
 def test_line_that_may_be_either_is_refused_with_the_way_to_write_it(schema, text):
-    with pytest.raises(InputLineError, match=r'line 1: may be .* \{"envelope": true, "value": …\}'):
+    with pytest.raises(InputLineError, match=r'line 1: may be .* \{"record": true, "value": …\}'):
         read(text, schema)
 
 
-def test_value_in_an_envelope_keeps_its_numbers_as_written():
+def test_value_in_a_whole_record_keeps_its_numbers_as_written():
     assert '{"s":1.50,"n":1E400}' == read('{"value": {"s": 1.50, "n": 1E400}}', SENSORS)
 
 
@@ -141,19 +141,19 @@ def test_value_in_an_envelope_keeps_its_numbers_as_written():
         ({"key": 5}, "`key` must be text or null"),
         ({"timestamp": "garbage"}, "`timestamp` must be epoch milliseconds or ISO-8601"),
         ({"timestamp": True}, "`timestamp` must be epoch milliseconds or ISO-8601"),
-        ({"envelope": True, "ofset": 1}, "has the unknown field ofset"),
+        ({"record": True, "ofset": 1}, "has the unknown field ofset"),
     ],
 )
-def test_bad_field_of_an_envelope_is_named(fields, message):
+def test_bad_field_of_a_whole_record_is_named(fields, message):
     schema = "k INT, key STRING, at TIMESTAMP, value INT"
 
     with pytest.raises(InputLineError, match=rf"line 2: {message}"):
         records_of_jsonl(["", line(value={"k": 1}, **fields)], ROWS, plan(schema).left)
 
 
-def test_envelope_with_the_mark_needs_a_value():
-    with pytest.raises(InputLineError, match="needs `value` in its envelope"):
-        read(line(envelope=True, batch=1))
+def test_line_with_the_mark_needs_a_value():
+    with pytest.raises(InputLineError, match="needs `value` in its record"):
+        read(line(record=True, batch=1))
 
 
 def files(tmp_path, left, right=b""):
@@ -216,7 +216,7 @@ def test_yaml_value_that_json_has_not_is_refused_with_its_test_and_row(value):
     with pytest.raises(
         SimulationError, match="test 't', left row 2: has a value that JSON does not support"
     ):
-        spec_test_lines(plan(), ROWS, [test])
+        run_spec_tests(plan(), ROWS, [test])
 
 
 @pytest.mark.parametrize(

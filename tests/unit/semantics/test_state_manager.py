@@ -98,10 +98,10 @@ def test_values_that_matched_before_are_removed_without_output(manager):
     assert [] == tags(manager)
 
 
-def test_rows_of_one_key_and_instant_count_once(manager):
+def test_rows_of_one_key_and_instant_are_one_key(manager):
     fill(manager, R("a", 1, "x"), R("a", 1, "y"), R("a", 2, "z"))
 
-    assert 2 == manager.num_keys
+    assert (2, 3) == (manager.num_keys, manager.num_rows)
 
 
 def test_row_without_event_time_is_evicted(manager):

@@ -11,6 +11,7 @@ from job.protocol.results import (
     KeyRows,
     PlanResult,
     ProgressResult,
+    SpecFileResult,
     StateRow,
     UndoResult,
     ValidationResult,
@@ -57,6 +58,7 @@ def all_answers() -> dict[str, BaseModel]:
             text="Join ad_attribution", facts={"name": "ad_attribution"}, spec={"name": "x"}
         ),
         "progress": ProgressResult(batches=[batch(batch_id=number) for number in range(100)]),
+        "read_spec": SpecFileResult(message="join.yaml contains the running spec"),
         "failures": FailuresResult(failures=[NO_BROKER]),
         "state": key_rows("left", ROW),
         "state_count": state_count(),

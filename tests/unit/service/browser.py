@@ -38,8 +38,10 @@ from tests.unit.service.calls import settings
 
 # Generous, because other tests load the machine.
 PATIENCE_MS = 20_000
-PHONE = {"width": 320, "height": 700}
+PHONE = {"width": 400, "height": 800}
+SMALL_PHONE = {"width": 320, "height": 700}
 BATCHES = 40
+JOIN = "impressions left outer join clicks on left ad_id = right ad_id"
 
 
 @contextmanager
@@ -83,6 +85,14 @@ class Tab:
         found = self.page.locator(f'[data-of="{name}"]', has_text=text)
         found.wait_for(timeout=PATIENCE_MS)
 
+    def shown_commands(self) -> list[str]:
+        return self.page.locator("[data-verb]:visible").all_inner_texts()
+
+    def send(self, command: str) -> None:
+        """Click the button of the command, and confirm the command."""
+        self.page.get_by_role("button", name=command, exact=True).click()
+        self.page.get_by_role("button", name=f"{command} query").click()
+
 
 @contextmanager
 def open_tab(browser: Browser, url: str, **options: Any) -> Iterator[Tab]:
@@ -105,7 +115,7 @@ def with_answers(job: SmallJob) -> SmallJob:
     job.answers = {
         "plan": PlanResult(
             text="Join ad_attribution\n  left   impressions",
-            facts={},
+            facts={"summary": {"join": JOIN}, "engine": "real_time"},
             spec={
                 "left": {"key": ["ad_id"], "deduplicate": {"by": ["ad_id"], "within": "1 minute"}},
                 "right": {"key": ["ad_id"], "deduplicate": None},

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from job.api.query import QueryView
 from job.errors import CancelledError, ConflictError
 from job.protocol.calls import Command, Read, Verb
 from job.protocol.control import control_socket
@@ -17,20 +18,29 @@ from job.protocol.progress import BatchProgress, SideProgress
 from job.protocol.reports import (
     BrokerReport,
     ChangeReport,
+    LatencyReport,
     PartitionCount,
     SideCount,
     SideEventTimes,
     SideOffsets,
     StateCount,
 )
+from job.protocol.results import SpecFileResult
 from job.protocol.status import Failure, JobStatus, QueryState
-from job.protocol.totals import Totals
+from job.protocol.totals import SideTotals, Totals
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 NOW_SECONDS = NOW.timestamp()
 NO_BROKER = Failure(
     code="broker", message="no broker answers at localhost:9092", retryable=True, at=NOW
 )
+
+# The commands of the page among those of job/control/transitions.py, which needs Spark.
+_ALLOWED = {
+    QueryState.RUNNING: ["pause", "resume", "stop", "restart"],
+    QueryState.PAUSED: ["pause", "resume", "stop"],
+    QueryState.STOPPED: ["stop", "resume"],
+}
 
 # For a job that answers only after the caller has disconnected.
 WAITS = CancelledError("never seen")
@@ -47,7 +57,9 @@ class SmallJob:
         self.last_command: Any = None
         self.last_request: Any = None
         self.gone: Event | None = None
-        self.answers: dict[str, BaseModel | Exception] = {}
+        self.answers: dict[str, BaseModel | Exception] = {
+            "read_spec": SpecFileResult(message="join.yaml contains the running spec")
+        }
 
     def status(self) -> JobStatus:
         return self.current
@@ -68,7 +80,9 @@ class SmallJob:
             "undo": QueryState.RUNNING,
             "cancel": QueryState.RUNNING,
         }
-        self.current = self.current.model_copy(update={"state": states[verb]})
+        state = states[verb]
+        allowed = _ALLOWED.get(state, self.current.allowed_commands)
+        self.current = self.current.model_copy(update={"state": state, "allowed_commands": allowed})
         self.last_command = command
 
     def read(self, request: Read, caller_gone: Event) -> BaseModel:
@@ -101,17 +115,19 @@ def status(state: QueryState = QueryState.RUNNING, **fields: Any) -> JobStatus:
 
 def status_after(*batches: BatchProgress, **fields: Any) -> JobStatus:
     """Status of a query after these batches, the last one just now."""
-    totals = Totals(kept_back_results=3)
+    totals = Totals(kept_back_results=3).with_skipped({"left": 7, "right": 0})
     for done in batches:
         totals = totals.plus(done)
     last = batches[-1]
     known = {
         "query_id": last.query_id,
         "run_id": last.run_id,
+        "allowed_commands": _ALLOWED[QueryState.RUNNING],
         "idle": {"right": False},
         "last_batch": last,
         "last_progress_at": NOW,
         "totals": totals,
+        "latency": LatencyReport(p50_seconds=0.4, p99_seconds=1.25),
         "change": ChangeReport(
             old_checkpoint="file:/old",
             phase="reading",
@@ -127,6 +143,12 @@ def status_after(*batches: BatchProgress, **fields: Any) -> JobStatus:
         },
     }
     return status(**{**known, **fields})
+
+
+def query_after(*, left: int, right: int) -> QueryView:
+    """A query that has read this many records of each side."""
+    totals = Totals(left=SideTotals(records=left), right=SideTotals(records=right))
+    return QueryView.of(status(totals=totals), NOW)
 
 
 def event_times(newest_ms: int | None, held_back_by: int | None = None) -> SideEventTimes:
@@ -145,6 +167,8 @@ def batch(**fields: Any) -> BatchProgress:
             "duration_seconds": 0.5,
             "phase_seconds": {"add_batch": 0.25, "trigger_execution": 0.5},
             "output_records": 30,
+            "unmatched_results": 4,
+            "filtered_results": 1,
             "late_rows": 2,
             "state_rows": 400,
             "state_rows_updated": 50,
@@ -200,6 +224,7 @@ def broker_report(**fields: Any) -> BrokerReport:
                 earliest={0: 0, 1: 105},
                 latest={0: 100, 1: 105},
             ),
+            "output": SideOffsets(topic="attributed", latest={0: 1_200, 1: 34}),
             "answered_at": NOW,
             **fields,
         }
@@ -224,8 +249,10 @@ def state_count(**fields: Any) -> StateCount:
             "batch_id": 7,
             "counted_at": NOW,
             "duration_seconds": 0.75,
-            "left": SideCount.of([part(0, 100, 30), part(1, 60, 12)], stored_ids=90),
-            "right": SideCount.of([part(0, 150, None), part(1, 90, None)]),
+            "left": SideCount.of(
+                [part(0, 100, 30), part(1, 60, 12)], [["a"], ["b"]], stored_ids=90
+            ),
+            "right": SideCount.of([part(0, 150, None), part(1, 90, None)], [["c"]]),
             **fields,
         }
     )

@@ -53,6 +53,18 @@ def test_reading_needs_a_token_of_either_scope(url: str, made: ServiceSettings) 
     assert 200 == call("GET", url, made, headers={"Authorization": f"bearer {READ}"}).status_code
 
 
+def test_allowed_commands_are_those_of_the_client(path: Path, made: ServiceSettings) -> None:
+    open_to_all = settings(path, host=PUBLIC)
+    calls = ((made, READ), (made, CONTROL), (open_to_all, READ), (settings(path), READ))
+    allowed = [
+        call("GET", "/v1/query", service, headers=bearer(token)).json()["allowed_commands"]
+        for service, token in calls
+    ]
+
+    every = ["pause", "resume", "stop", "restart"]
+    assert [[], every, [], every] == allowed
+
+
 @pytest.mark.parametrize("url", ["/v1/query", "/metrics"])
 def test_missing_token_is_requested(url: str, made: ServiceSettings) -> None:
     answer = call("GET", url, made)

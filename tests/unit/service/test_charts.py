@@ -63,7 +63,7 @@ def test_watermark_and_state_of_each_side_are_drawn_over_time(
 
         counted = state_count()
         counted_at = counted.counted_at + timedelta(minutes=1)
-        later = counted.model_copy(update={"counted_at": counted_at, "left": SideCount.of([])})
+        later = counted.model_copy(update={"counted_at": counted_at, "left": SideCount.of([], [])})
         job.current = job.current.model_copy(update={"state_count": later})
         rows = chart(tab, "Rows in state by side, last 2 counts: now left 0 · right 240")
         assert ["left", "right"] == paths(rows)

@@ -20,9 +20,9 @@ pytestmark = pytest.mark.processes
 SCHEMATHESIS = Path(sysconfig.get_path("scripts")) / "schemathesis"
 CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
 TOKEN = "0QXcFq6cXXuE4kqLq7bW"
-EXAMPLES_OF_EACH_CALL = 30
+EXAMPLES_OF_EACH_CALL = 15
 # Refusals do not depend on the arguments.
-EXAMPLES_OF_A_REFUSED_CALL = 10
+EXAMPLES_OF_A_REFUSED_CALL = 5
 SEED = 1
 TEST_SECONDS = 240
 

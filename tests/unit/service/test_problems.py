@@ -128,7 +128,7 @@ def test_commands_declare_their_errors(path: Path) -> None:
 
     for verb, (method, _) in COMMANDS.items():
         responses = document["paths"][f"/v1/query/{verb}"][method.lower()]["responses"]
-        assert {"202", "400", "401", "403", "409", "413", "500", "503"} == set(responses)
+        assert {"202", "400", "401", "403", "409", "413", "422", "500", "503"} == set(responses)
 
 
 def test_pages_that_load_external_scripts_are_off(path: Path) -> None:

@@ -85,6 +85,7 @@ def test_past_batch_has_its_phases_and_sides(path: Path) -> None:
         "watermark": "2026-11-20T11:59:44.500000Z",
         "left": {
             "records": 20,
+            "filtered_records": 0,
             "null_keys": 1,
             "bad_records": {"malformed_json": 3, "tombstone": 0},
             "event_time_max": "2026-11-20T11:59:57.500000Z",
@@ -92,6 +93,7 @@ def test_past_batch_has_its_phases_and_sides(path: Path) -> None:
         },
         "right": {
             "records": 10,
+            "filtered_records": 0,
             "null_keys": 0,
             "bad_records": {"malformed_json": 3, "tombstone": 0},
             "event_time_max": "2026-11-20T11:59:56Z",

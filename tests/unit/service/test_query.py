@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from job.protocol.reasons import DEAD_LETTER_REASONS, REASONS
+from job.protocol.reasons import DEAD_LETTER_REASONS, REASONS, RESULT_REASONS
 from job.protocol.reports import ResetReport
 from job.protocol.status import Phase, QueryState
 from job.spec.start_positions import StartPositions
@@ -23,12 +23,17 @@ from tests.unit.service.builders import (
 from tests.unit.service.calls import call, settings
 
 NOT_BAD = dict.fromkeys(REASONS, 0)
+NO_BAD_RESULTS = dict.fromkeys(RESULT_REASONS, 0)
 NO_LETTERS = dict.fromkeys(DEAD_LETTER_REASONS, 0)
 
 
 def test_query_has_its_last_batch_lag_and_watermark(path: Path) -> None:
     given = status_after(
-        batch(), last_failure=NO_BROKER, brokers=just_polled(), phase=Phase.REAL_TIME
+        batch(too_large_results=2),
+        last_failure=NO_BROKER,
+        brokers=just_polled(),
+        phase=Phase.REAL_TIME,
+        diagnosis="30 results were written.",
     )
     with serving(path, given):
         answer = call("GET", "/v1/query", settings(path))
@@ -41,6 +46,8 @@ def test_query_has_its_last_batch_lag_and_watermark(path: Path) -> None:
         "join_type": "left_outer",
         "delivery": "exactly_once",
         "state": "RUNNING",
+        "diagnosis": "30 results were written.",
+        "allowed_commands": ["pause", "resume", "stop", "restart"],
         "phase": "real_time",
         "query_id": "query-1",
         "run_id": "run-2",
@@ -58,16 +65,24 @@ def test_query_has_its_last_batch_lag_and_watermark(path: Path) -> None:
             "state_memory_bytes": 1_000_000,
         },
         "watermark": "2026-11-20T11:59:44.500000Z",
+        "watermark_delay_seconds": 11.5,
         "watermark_held_back_by": "right",
         "watermark_held_back_by_partition": None,
         "late_rows": 2,
+        "output_records": 30,
+        "matched_results": 26,
+        "unmatched_results": 4,
+        "filtered_results": 1,
+        "latency": {"p50_seconds": 0.4, "p99_seconds": 1.25},
         "left": {
             "topic": "impressions",
             "new_topics": [],
             "input_records": 20,
+            "filtered_records": 0,
             "null_key_records": 1,
             "duplicate_rows": 3,
             "stored_ids": 90,
+            "skipped_records": 7,
             "bad_records": {**NOT_BAD, "malformed_json": 3},
             "dead_letter_records": NO_LETTERS,
             "event_time_max": "2026-11-20T11:59:57.500000Z",
@@ -82,9 +97,11 @@ def test_query_has_its_last_batch_lag_and_watermark(path: Path) -> None:
             "topic": "clicks",
             "new_topics": ["clicks_eu"],
             "input_records": 10,
+            "filtered_records": 0,
             "null_key_records": 0,
             "duplicate_rows": 0,
             "stored_ids": None,
+            "skipped_records": 0,
             "bad_records": {**NOT_BAD, "malformed_json": 3},
             "dead_letter_records": NO_LETTERS,
             "event_time_max": "2026-11-20T11:59:56Z",
@@ -94,6 +111,12 @@ def test_query_has_its_last_batch_lag_and_watermark(path: Path) -> None:
             "offsets_behind_latest_total": 2,
             "state_rows": 240,
             "unmatched_rows": None,
+        },
+        "output": {
+            "topic": "attributed",
+            "end_offsets": {"0": 1_200, "1": 34},
+            "end_offsets_total": 1_234,
+            "bad_results": {**NO_BAD_RESULTS, "value_too_large": 2},
         },
         "state_counted_at": "2026-11-20T12:00:00Z",
         "brokers": {
@@ -110,6 +133,7 @@ def test_query_has_its_last_batch_lag_and_watermark(path: Path) -> None:
             "records_left": 4,
             "possibly_late_records": 2,
         },
+        "commands": [],
         "last_failure": {
             "code": "broker",
             "message": "no broker answers at localhost:9092",
@@ -125,18 +149,20 @@ def test_unknown_figures_are_null_before_the_first_batch(path: Path) -> None:
 
     unknown = {
         "phase", "query_id", "run_id", "last_progress_at", "last_batch", "watermark",
-        "last_failure",
-        "watermark_held_back_by", "watermark_held_back_by_partition", "state_counted_at",
-        "brokers", "last_reset", "last_change", "change",
+        "last_failure", "watermark_held_back_by", "watermark_held_back_by_partition",
+        "watermark_delay_seconds", "state_counted_at", "brokers", "last_reset", "last_change",
+        "change", "latency",
     }  # fmt: skip
     assert unknown == {name for name, value in body.items() if value is None}
     assert {
         "topic": None,
         "new_topics": [],
         "input_records": 0,
+        "filtered_records": 0,
         "null_key_records": 0,
         "duplicate_rows": 0,
         "stored_ids": None,
+        "skipped_records": 0,
         "bad_records": NOT_BAD,
         "dead_letter_records": NO_LETTERS,
         "event_time_max": None,
@@ -147,6 +173,12 @@ def test_unknown_figures_are_null_before_the_first_batch(path: Path) -> None:
         "state_rows": None,
         "unmatched_rows": None,
     } == body["left"]
+    assert {
+        "topic": None,
+        "end_offsets": None,
+        "end_offsets_total": None,
+        "bad_results": NO_BAD_RESULTS,
+    } == body["output"]
 
 
 @pytest.mark.parametrize("state", QueryState)
@@ -164,6 +196,7 @@ def test_lag_is_unknown_while_the_brokers_do_not_answer(path: Path) -> None:
         body = call("GET", "/v1/query", settings(path)).json()
 
     assert body["left"]["offsets_behind_latest"] is None
+    assert ("attributed", None) == (body["output"]["topic"], body["output"]["end_offsets"])
     assert (False, "Local: Timed out") == (body["brokers"]["reachable"], body["brokers"]["error"])
     assert "impressions" == body["left"]["topic"]
 

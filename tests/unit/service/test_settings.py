@@ -7,6 +7,7 @@ from unittest.mock import patch
 import pytest
 from pydantic import ValidationError
 
+from job.errors import SetupError
 from job.settings import JobSettings, read_settings
 from service.__main__ import main
 from service.settings import ServiceSettings
@@ -79,3 +80,22 @@ def test_unknown_argument_is_refused_before_the_service_starts(
         main()
 
     assert "unrecognized arguments" in capsys.readouterr().err
+
+
+def test_variable_with_a_misspelled_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMJOIN_STATE_PARTITONS", "4")
+
+    with pytest.raises(SetupError, match="did you mean STREAMJOIN_STATE_PARTITIONS"):
+        read_settings(JobSettings)
+
+
+def test_no_setting_has_a_name_that_is_taken_for_a_misspelled_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The variables of job and service may be set for both."""
+    for name in (*JobSettings.model_fields, *ServiceSettings.model_fields):
+        for kind in (JobSettings, ServiceSettings):
+            if name not in kind.model_fields:
+                with monkeypatch.context() as environment:
+                    environment.setenv(f"STREAMJOIN_{name.upper()}", "1")
+                    read_settings(kind)

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ def test_rows_are_counted_by_side_and_partition(path: Path) -> None:
             {"partition": 1, "rows": 60, "unmatched_rows": 12, "event_time_min": oldest},
         ],
         "stored_ids": 90,
+        "sample_keys": [["a"], ["b"]],
     } == body["left"]
     assert (240, None) == (body["right"]["rows"], body["right"]["unmatched_rows"])
 
@@ -74,14 +76,16 @@ def test_rows_of_a_key_are_returned(path: Path, side: Side) -> None:
 
 
 def test_key_is_explained_with_its_rows_on_both_sides(path: Path) -> None:
-    answer, job = send(path, "GET", "/v1/query/explain?key=7")
+    since = "&since=2026-11-20T10:00:00Z"
+    answer, job = send(path, "GET", f"/v1/query/explain?key=7{since}")
 
     assert {
         "sentences": ["The query is PAUSED."],
         "left": key_rows_json("left", ROW_JSON),
         "right": key_rows_json("right"),
     } == answer.json()
-    assert Explain(key=["7"], limit=20) == job.last_request
+    at = datetime(2026, 11, 20, 10, tzinfo=UTC)
+    assert Explain(key=["7"], limit=20, since=at) == job.last_request
 
 
 @pytest.mark.parametrize(
@@ -89,6 +93,7 @@ def test_key_is_explained_with_its_rows_on_both_sides(path: Path) -> None:
     [
         "/v1/query/state/left",
         "/v1/query/explain",
+        "/v1/query/explain?key=7&since=2026-11-20T10:00:00",
         "/v1/query/state/middle?key=7",
         "/v1/query/state/left?key=7&limit=0",
         "/v1/query/state/left?key=7&limit=101",
@@ -160,7 +165,7 @@ def test_answer_of_another_shape_is_of_another_version(path: Path) -> None:
     [
         ("GET", "/v1/query/state", 200, 200),
         ("GET", "/v1/query/state/left?key=7", 200, 200),
-        ("GET", "/v1/query/explain?key=7", 200, 200),
+        ("GET", "/v1/query/explain?key=7", 403, 200),
         ("GET", "/v1/query/plan", 200, 200),
         ("GET", "/v1/query/spec", 200, 200),
         ("GET", "/v1/query/progress", 200, 200),

@@ -1,5 +1,8 @@
-"""Requests from web pages of other sites, foreign Host headers, and HEAD."""
+"""Requests from web pages of other sites, foreign Host headers, HEAD, and the page's policy."""
 
+import base64
+import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +135,18 @@ def test_head_is_not_allowed_where_get_is_not(path: Path) -> None:
 
     assert (405, "PUT") == (answer.status_code, answer.headers["allow"])
     assert "GET, HEAD" == call("DELETE", "/livez", settings(path)).headers["allow"]
+
+
+def test_policy_allows_only_the_script_and_style_of_the_page(path: Path) -> None:
+    answer = call("GET", "/", settings(path))
+
+    policy = dict(
+        part.split(" ", 1) for part in answer.headers["content-security-policy"].split("; ")
+    )
+    for directive, tag in (("script-src", "script"), ("style-src", "style")):
+        [content] = re.findall(f"<{tag}>(.*?)</{tag}>", answer.text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" == policy[directive]
+    assert ("'none'", "'self'") == (policy["default-src"], policy["connect-src"])
+    assert "'none'" == policy["frame-ancestors"]
+    assert "unsafe" not in answer.headers["content-security-policy"]

@@ -201,6 +201,14 @@ RULES: dict[str, tuple[PySparkException, str, bool]] = {
         "copy its jars into the folder of STREAMJOIN_JARS",
         False,
     ),
+    "_no_login": (
+        of_java(
+            "org.apache.kafka.common.config.ConfigException",
+            "Class software.amazon.msk.auth.iam.IAMClientCallbackHandler could not be found.",
+        ),
+        "copy the jars of the set msk into the folder of STREAMJOIN_JARS",
+        False,
+    ),
     "_disk_full": (
         of_java("java.io.IOException", "No space left on device"),
         "Free some space, then `restart`: nothing is lost",

@@ -42,7 +42,7 @@ def test_plan_as_json_contains_the_schema() -> None:
     ("changes", "message"),
     [
         ({"output__format": "avro"}, "has format avro and no schema_registry"),
-        ({**REGISTRY, "output__format": "csv"}, "output.format: must be one of"),
+        ({**REGISTRY, "output__format": "csv"}, "output.format: is a format of inputs only"),
         ({"output__subject": "s"}, "output: has a subject, which json does not use"),
         ({"output__register": False}, "output: has `register: false`, and neither format nor"),
         ({"output__key_format": "json"}, "output: has key_format json and no key"),

@@ -84,7 +84,7 @@ def test_topics_are_read_by_one_source() -> None:
             "left.topic_pattern",
         ),
         ({"left__topic": None, "left__topics": ["eu", "eu"]}, "same topic twice"),
-        ({"left__topic": None, "left__topics": ["eu", "attributed"]}, "reads and writes"),
+        ({"left__topic": None, "left__topics": ["eu", "attributed"]}, "is also a topic of left"),
         ({"left__topic": None, "left__topics": []}, "left.topics"),
         (
             {

@@ -1,12 +1,13 @@
 """The spec: accepted values, refused values, and the messages."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from job.errors import SpecError
+from job.spec.durations import rounded_text
 from job.spec.join_conditions import JoinType
 from job.spec.spec import spec_from_yaml
 from tests.unit.specs import changed, spec_yaml
@@ -68,7 +69,7 @@ def test_doubled_dollar_stands_for_itself() -> None:
 def test_commit_topic_contains_only_markers(changes: dict[str, str]) -> None:
     [message] = problems(example(**changes)).values()
 
-    assert "as output.commit_topic, which contains only markers" in message
+    assert "is also a topic of records, and contains only markers" in message
 
 
 def test_all_problems_are_listed_at_once_each_with_its_field() -> None:
@@ -112,11 +113,38 @@ def test_durations_are_read_with_units(text: str, expected: timedelta) -> None:
     assert expected == spec.right.watermark_delay
 
 
+def test_durations_in_sentences_are_rounded_to_two_units() -> None:
+    texts = {
+        0: "0.0 s", 12.34: "12.3 s", -12.34: "12.3 s", 59.96: "1 min", 245.4: "4 min 5 s",
+        3_599.6: "1 h", 10_800: "3 h", 86_399: "1 d", 97_000: "1 d 3 h", 1.8e9: "20,833 d 8 h",
+    }  # fmt: skip
+    assert texts == {each: rounded_text(timedelta(seconds=each)) for each in texts}
+
+
 @pytest.mark.parametrize(
     "text", ["10", "ten seconds", "10 parsecs", "", "10 seconds or so", "-1 s"]
 )
 def test_invalid_duration_is_refused(text: str) -> None:
     assert ["right.watermark_delay"] == list(problems(example(right__watermark_delay=text)))
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("1970-01-01T01:00:00+01:00", "must be later than 1970-01-01T00:00:00Z"),
+        ("1980-01-01T00:00:00", "must be an ISO-8601 time with an offset"),
+        ("1980", "must be an ISO-8601 time with an offset"),
+    ],
+)
+def test_min_event_time_is_later_than_the_first_watermark(text: str, wrong: str) -> None:
+    earliest = datetime(1970, 1, 1, 0, 0, 0, 1, UTC)
+    valid = spec_from_yaml(example(left__min_event_time="1970-01-01T00:00:00.000001Z"), {})
+
+    [(field, message)] = problems(example(left__min_event_time=text)).items()
+
+    assert earliest == valid.left.min_event_time
+    assert "left.min_event_time" == field
+    assert message.startswith(wrong)
 
 
 def test_watermark_delay_of_zero_is_refused() -> None:
@@ -163,14 +191,14 @@ def test_match_window_may_lie_completely_after_the_left_row() -> None:
         ({"on_late_row": "dead_letter"}, "has `on_late_row: dead_letter` and no dead_letter topic"),
         (
             {"on_bad_record": None, "dead_letter": {"topic": "attributed"}},
-            "results and dead letters into topic attributed",
+            "is also output.topic",
         ),
         (
             {"on_bad_record": None, "dead_letter": {"topic": "clicks"}},
-            "reads and writes topic clicks",
+            "is also a topic of right",
         ),
         ({"left__key": ["ad_id", "campaign"]}, "left.key has 2 entries and right.key 1"),
-        ({"output__topic": "clicks"}, "reads and writes topic clicks"),
+        ({"output__topic": "clicks"}, "is also a topic of right"),
     ],
 )
 def test_fields_that_contradict_each_other_are_refused(changes: dict[str, Any], word: str) -> None:
@@ -223,3 +251,23 @@ def test_character_beyond_unicode_is_refused() -> None:
 @pytest.mark.parametrize("url", ["http://a..b:8081", "http://localhost:1/\u00e9", "http://\uff48"])
 def test_registry_url_that_no_client_can_use_is_refused(url: str) -> None:
     assert "is not a URL" in str(problems(spec_yaml(schema_registry={"url": url})))
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("left:\n  schema: id INT, s STRUCT<a: INT>\n", "schema"),
+        ("left:\n  key: [m['a']]\n", "key"),
+        ("left:\n  columns:\n    secret_1: a, b: c\n", "secret_1"),
+    ],
+)
+def test_text_that_yaml_takes_for_a_mapping_or_a_list_is_named(text: str, field: str) -> None:
+    (message,) = problems(text).values()
+
+    assert f"; put the text of `{field}` in quotes" in message
+
+
+def test_variable_within_braces_needs_quotes() -> None:
+    (message,) = problems("kafka: {security: {password: ${PW}}}").values()
+
+    assert message.endswith('put quotes around a variable, e.g. {password: "${PW}"}')

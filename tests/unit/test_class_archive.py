@@ -4,13 +4,22 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.class_archive import is_whole
-from deploy.local.jars import jar_folder
+from job.class_archive import is_current, is_whole
+from job.installation.jars import jar_folder
 from job.jvm_command import CLASS_ARCHIVE
 
 
 def test_archive_that_setup_has_made_is_whole() -> None:
     assert is_whole(jar_folder("spark") / CLASS_ARCHIVE)
+
+
+def test_archive_of_other_jars_is_not_current(tmp_path: Path) -> None:
+    for path in (jar_folder("spark")).rglob("*.*"):
+        copy = tmp_path / path.relative_to(jar_folder("spark"))
+        copy.parent.mkdir(exist_ok=True)
+        copy.symlink_to(path)
+
+    assert not is_current(tmp_path)
 
 
 @pytest.mark.parametrize("content", [None, b"", bytes(4096) + b"classes"])

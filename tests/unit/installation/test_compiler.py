@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.processor import build
 from job.errors import SetupError
+from job.installation.compiler import build
 from job.java_jar import CHECKSUM_ENTRY, sources_checksum
 
 pytestmark = pytest.mark.processes

@@ -1,0 +1,319 @@
+"""`status`, `lag` and the commands on the real protocol of a small job: socket and service."""
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from signal import default_int_handler
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from job.__main__ import app
+from job.api import screen
+from job.protocol.calls import Command, Explain
+from job.protocol.control import control_socket
+from job.protocol.reports import CommandReport
+from job.protocol.status import QueryState
+from tests.unit.service.answers import all_answers
+from tests.unit.service.browser import serving_page
+from tests.unit.service.builders import (
+    NO_BROKER,
+    NOW,
+    SmallJob,
+    batch,
+    broker_report,
+    just_polled,
+    status,
+    status_after,
+)
+from tests.unit.specs import spec_yaml
+
+TOKEN = "0QXcFq6cXXuE4kqLq7bW"
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    """Of another state than a valid spec: it has an unset variable."""
+    path = tmp_path / "join.yaml"
+    path.write_text(spec_yaml(name="ad_attribution", kafka__bootstrap_servers="${NOT_SET}"))
+    return path
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallJob]:
+    path = tmp_path / "job.sock"
+    monkeypatch.setenv("STREAMJOIN_SOCKET", str(path))
+    small = SmallJob(status_after(batch(), brokers=just_polled()))
+    with control_socket(path, small):
+        yield small
+
+
+def streamjoin(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, arguments)])
+
+
+def test_status_shows_the_running_job(spec: Path, job: SmallJob) -> None:
+    shown = streamjoin("status", spec)
+
+    assert 0 == shown.exit_code, shown.stderr
+    for text in (
+        "ad_attribution  left_outer, exactly_once",
+        "RUNNING since 2026-11-20 12:00:00Z",
+        "topic          impressions",
+        "unread         15",
+        "results     30: 26 matched, 4 unmatched",
+        "output      attributed, sum of its end offsets 1,234",
+        "latency     p50 0.40 s, p99 1.25 s",
+        "held back by right",
+    ):
+        assert text in shown.stdout
+    answered = json.loads(streamjoin("status", spec, "--json").stdout)
+    assert (job.current.state, 30) == (answered["state"], answered["output_records"])
+
+
+def test_status_of_a_failed_query_has_the_reason_and_exit_code_1(spec: Path, job: SmallJob) -> None:
+    command = CommandReport(verb="restart", by="ada@10.0.0.1", at=NOW, reason="new topic")
+    job.current = status(QueryState.FAILED, last_failure=NO_BROKER, commands=[command])
+
+    shown = streamjoin("status", spec)
+
+    assert 1 == shown.exit_code
+    assert "no broker answers at localhost:9092" in shown.stdout
+    command_line = "last command: restart by ada@10.0.0.1 at 2026-11-20 12:00:00Z: new topic"
+    assert command_line in shown.stdout
+
+
+def watch(
+    monkeypatch: pytest.MonkeyPatch, spec: Path, *between: Callable[[], object]
+) -> tuple[int, str]:
+    """Exit code and output. `between`: called one after another between two calls of the job; then
+    comes Ctrl-C."""
+    steps = iter([*between, default_int_handler])
+    monkeypatch.setattr("job.commands.watch.sleep", lambda _: next(steps)(2, None))
+    watched = streamjoin("watch", spec)
+    return watched.exit_code, watched.output
+
+
+@pytest.mark.usefixtures("job")
+def test_watch_prints_a_line_for_each_call_also_while_no_job_answers(
+    spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen, "LINE_SECONDS", 0)
+    socket, away = tmp_path / "job.sock", tmp_path / "away"
+
+    code, output = watch(
+        monkeypatch, spec, lambda *_: socket.rename(away), lambda *_: away.rename(socket)
+    )
+
+    assert 0 == code
+    first, absent, again = (line[10:] for line in output.splitlines())
+    assert first.startswith("RUNNING: read 20 + 10, joined 30, late 2, bad 6, watermark ")
+    assert absent.startswith(f"no answer: no job answers on {socket}")
+    assert first[:60] == again[:60]
+
+
+@pytest.mark.usefixtures("job")
+def test_watch_updates_a_screen_and_leaves_the_terminal_as_before(
+    spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "250")
+    monkeypatch.setenv("LINES", "60")
+    hide_cursor, show_cursor = "\x1b[?25l", "\x1b[?25h"
+
+    code, output = watch(
+        monkeypatch, spec, lambda *_: (tmp_path / "job.sock").rename(tmp_path / "x")
+    )
+
+    assert 0 == code
+    assert output.startswith(hide_cursor)
+    assert show_cursor in output[output.rindex(hide_cursor) :]
+    assert "impressions" in output.partition("no answer: no job answers on")[0]
+    assert re.search("The figures are .* old", output)
+
+
+def test_lag_has_a_line_per_partition(spec: Path, job: SmallJob) -> None:
+    lines = streamjoin("lag", spec).stdout.splitlines()
+
+    assert ["left", "impressions", "0", "90", "100", "10", "-", "-"] == lines[1].split()
+    assert ["left", "impressions", "1", "100", "105", "5"] == lines[2].split()[:6]
+    assert lines[2].endswith("behind now")
+    answered = json.loads(streamjoin("lag", spec, "--json").stdout)
+    assert 10 == answered["left"]["partitions"]["0"]["behind_latest"]
+
+    job.current = status(brokers=broker_report(error="no broker answers"))
+    assert "the brokers do not answer (last answer: 2026-11-20 12:00:00Z): no broker answers" in (
+        streamjoin("lag", spec).stdout
+    )
+
+
+def test_command_is_sent_with_the_user_and_waits_for_its_effect(spec: Path, job: SmallJob) -> None:
+    paused = streamjoin("pause", spec, "--reason", "new brokers")
+
+    assert (0, "ad_attribution is PAUSED\n") == (paused.exit_code, paused.stdout)
+    ((verb, by),) = job.commands
+    assert ("pause", "user") == (verb, by.partition(":")[0])
+    assert job.last_command.not_after is not None
+    assert "new brokers" == job.last_command.reason
+
+
+@pytest.mark.usefixtures("job")
+def test_command_without_effect_in_time_exits_1(spec: Path) -> None:
+    late = streamjoin("restart", spec, "--wait", "0.1")  # the small job stays RESTARTING
+
+    assert 1 == late.exit_code
+    assert "restart was accepted, and the query is still RESTARTING after 0.1 s" in late.stderr
+    assert 0 == streamjoin("restart", spec, "--wait", "0").exit_code
+
+
+def test_query_that_fails_after_the_command_exits_1_with_its_reason(
+    spec: Path, job: SmallJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Command) -> None:
+        job.current = status(QueryState.FAILED, last_failure=NO_BROKER)
+
+    monkeypatch.setattr(job, "command", fail)
+    failed = streamjoin("resume", spec)
+
+    assert 1 == failed.exit_code
+    assert "the query has failed: no broker answers at localhost:9092" in failed.stderr
+
+
+def test_refused_command_exits_1_with_the_reason(spec: Path, job: SmallJob) -> None:
+    job.allowed = ("restart",)
+
+    refused = streamjoin("pause", spec)
+
+    assert 1 == refused.exit_code
+    assert "refuses pause: pause is not possible while the query is RUNNING" in refused.stderr
+
+
+@pytest.mark.parametrize("command", ["status", "stop", "watch"])
+def test_job_of_another_join_is_left_alone(command: str, tmp_path: Path, job: SmallJob) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text("name: another_join")
+
+    refused = streamjoin(command, other)
+
+    assert 1 == refused.exit_code
+    assert "runs the join ad_attribution, and `name` in this spec is another_join" in refused.stderr
+    assert [] == job.commands
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "SPEC or --url is required"),
+        (("--url", "ftp://host"), "invalid --url 'ftp://host'"),
+        (("--url", "http://host:x"), "invalid --url"),
+        (("SPEC", "--token-file", "file"), "--token-file requires --url"),
+        (("--url", "http://192.0.2.1", "--token-file", "TOKEN"), "would be sent unencrypted"),
+    ],
+)
+def test_wrong_usage_exits_2(
+    arguments: tuple[str, ...], message: str, spec: Path, tmp_path: Path
+) -> None:
+    files = {"SPEC": spec, "TOKEN": token_file(tmp_path)}
+
+    wrong = streamjoin("status", *(files.get(argument, argument) for argument in arguments))
+
+    assert 2 == wrong.exit_code
+    assert message in " ".join(wrong.stderr.replace("│", " ").split())
+
+
+def test_no_job_and_no_service_exit_1(spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMJOIN_SOCKET", "/nonexistent/job.sock")
+
+    for arguments, message in (
+        ((spec,), "start it with `streamjoin run`"),
+        (("--url", "http://localhost:1"), "no service answers at http://localhost:1"),
+    ):
+        failed = streamjoin("status", *arguments)
+        assert 1 == failed.exit_code
+        assert message in failed.stderr
+
+
+def token_file(folder: Path, text: str = TOKEN + "\n") -> Path:
+    path = folder / "token"
+    path.write_text(text)
+    return path
+
+
+def test_service_answers_as_the_socket(
+    spec: Path, job: SmallJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"ada control {TOKEN}\ngrafana read {TOKEN[::-1]}\n")
+    monkeypatch.setenv("http_proxy", "http://localhost:1")
+    with serving_page(tmp_path / "job.sock", tokens_file=tokens) as url:
+        token = token_file(tmp_path)
+        through = ("--url", url, "--token-file", token)
+        shown = streamjoin("status", *through)
+        assert (0, "ad_attribution") == (shown.exit_code, shown.stdout.split()[0]), shown.stderr
+        assert (
+            streamjoin("lag", spec).stdout.split()[:20]
+            == streamjoin("lag", *through).stdout.split()[:20]
+        )
+        paused = streamjoin("pause", spec, *through, "--reason", "a & b")
+        assert 0 == paused.exit_code
+        assert paused.stdout.endswith("ad_attribution is PAUSED\n")  # after the log of the service
+        assert [("pause", "ada@127.0.0.1")] == job.commands
+        assert "a & b" == job.last_command.reason
+        job.answers = all_answers()
+        since = ("--since", "2026-11-20T10:00:00+01:00")
+        explained = streamjoin("explain", *through, "--key", "a", "--key", "ä&", *since)
+        assert explained.stdout.endswith("The query is PAUSED.\n"), explained.stderr
+        at = datetime(2026, 11, 20, 9, tzinfo=UTC)
+        assert Explain(key=["a", "ä&"], limit=20, since=at) == job.last_request
+
+        job.allowed = ("restart",)
+        assert "pause is not possible" in streamjoin("pause", *through).stderr
+        assert "--token-file FILE" in streamjoin("status", "--url", url).stderr
+        token_file(tmp_path, TOKEN[::-1])
+        assert "control is required" in streamjoin("pause", *through).stderr
+        token_file(tmp_path, tokens.read_text())
+        assert "must contain one token" in streamjoin("pause", *through).stderr
+
+
+@contextmanager
+def redirecting_server(target: str) -> Iterator[tuple[str, list[str]]]:
+    """URL of a server that redirects, and the paths that were requested."""
+    paths: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            paths.append(self.path)
+            self.send_response(302)
+            self.send_header("Location", target + "/stolen")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", paths
+        server.shutdown()
+        thread.join()
+
+
+def test_token_does_not_follow_a_redirect(tmp_path: Path) -> None:
+    with redirecting_server("http://127.0.0.1:1") as (url, paths):
+        refused = streamjoin("status", "--url", url, "--token-file", token_file(tmp_path))
+
+    assert "answers 302" in refused.stderr
+    assert ["/v1/query"] == paths
+
+
+def test_each_command_has_help_with_an_example_and_the_short_option() -> None:
+    for command in ("status", "pause", "topics create", "checkpoint verify", "init"):
+        shown = streamjoin(*command.split(), "-h")
+        assert 0 == shown.exit_code
+        assert f"Example: streamjoin {command}" in shown.stdout

@@ -1,0 +1,80 @@
+"""Sentences about a query that does not run, and about what holds its watermark back."""
+
+from typing import Any
+
+import pytest
+
+from job.control.watermark_sentences import held_back, not_running
+from job.instants import to_epoch_ms
+from job.protocol.status import QueryState
+from tests.unit.service.builders import NO_BROKER, NOW, batch, event_times, status_after
+
+NOW_MS, MINUTE_MS = to_epoch_ms(NOW), 60_000
+RUNNING = status_after(batch(), brokers=None)
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        (QueryState.PAUSED, "The query is PAUSED and emits no rows until it is resumed."),
+        (
+            QueryState.FAILED,
+            "The query is FAILED and emits no rows: no broker answers at localhost:9092.",
+        ),
+    ],
+)
+def test_query_that_emits_nothing_is_named(state: QueryState, text: str) -> None:
+    down = RUNNING.model_copy(update={"state": state, "last_failure": NO_BROKER})
+
+    assert [text] == list(not_running(down))
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "text"),
+    [
+        (
+            event_times(NOW_MS),
+            event_times(NOW_MS - MINUTE_MS),
+            (
+                "The right side holds the watermark back, at 2026-11-20T11:58:48.500Z: the left "
+                "side is 1 min 2 s ahead. The watermark advances when newer right records arrive."
+            ),
+        ),
+        (
+            event_times(NOW_MS),
+            event_times(NOW_MS - MINUTE_MS, held_back_by=1),
+            (
+                "Partition 1 of the right side holds the watermark back, at 2026-11-20T11:58:48."
+                "500Z: it has unread records. The watermark advances as they are read."
+            ),
+        ),
+        (
+            event_times(None),
+            event_times(NOW_MS),
+            (
+                "The left side received no readable record since the job started. Without an "
+                "event time of both sides the watermark does not advance, and no unmatched rows "
+                "are emitted."
+            ),
+        ),
+        (
+            event_times(None, held_back_by=0),
+            event_times(NOW_MS),
+            (
+                "No readable record of left partition 0 was read yet, and there is a backlog. "
+                "Until then the watermark does not advance, and no unmatched rows are emitted."
+            ),
+        ),
+    ],
+)
+def test_what_holds_the_watermark_back_is_named(left: Any, right: Any, text: str) -> None:
+    held = RUNNING.model_copy(update={"event_times": {"left": left, "right": right}})
+
+    assert [text] == list(held_back(held))
+
+
+def test_idle_side_is_named() -> None:
+    idle = RUNNING.model_copy(update={"idle": {"right": True}})
+
+    [sentence] = held_back(idle)
+    assert sentence.startswith("The right side is idle: its event time follows the clock")

@@ -1,0 +1,1 @@
+"""`explain`: the causes and sentences of the records of a key."""

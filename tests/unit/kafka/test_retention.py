@@ -1,0 +1,41 @@
+"""The message about records that were deleted before they were read, with the ways to continue."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from job.errors import RetentionError
+from job.kafka import retention
+from job.kafka.retention import Gap, check_retention
+
+LOST = Gap("left", "a", 1, 5, 9, 30)
+TRUNCATED = Gap("right", "b", 0, 6, 0, 3)
+SIDE = SimpleNamespace(topics=SimpleNamespace(are_several=False))
+PLAN: Any = SimpleNamespace(side=lambda _: SIDE)
+KAFKA: Any = None
+READ = {"left": {1: 5}, "right": {0: 6}}
+
+
+@pytest.mark.parametrize(
+    ("gaps", "has_state", "keeps_state"),
+    [
+        ([LOST], True, True),
+        ([LOST], False, False),
+        ([LOST, TRUNCATED], True, False),  # ids of results would repeat
+    ],
+)
+def test_each_way_to_continue_is_named(
+    monkeypatch: pytest.MonkeyPatch, gaps: list[Gap], has_state: bool, keeps_state: bool
+) -> None:
+    monkeypatch.setattr(retention, "find_gaps", lambda *_: gaps)
+    with pytest.raises(RetentionError) as refusal:
+        check_retention(PLAN, KAFKA, READ, has_state=has_state)
+
+    message = str(refusal.value)
+    assert "  a partition 1: offsets 5 to 8 (4 records)" in message
+    assert ("`streamjoin checkpoint skip-gap SPEC`" in message) == keeps_state
+    assert 'PATCH /v1/query/offsets with {"left": {"1": 9}' in message
+    assert ("b partition 0: was read up to offset 6, and now ends at 3" in message) == (
+        TRUNCATED in gaps
+    )

@@ -1,0 +1,95 @@
+"""`streamjoin output verify` without a broker: what it needs of the job, and its exit codes."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from job.__main__ import app
+from job.api.client import SocketClient
+from job.protocol.control import control_socket
+from job.protocol.status import JobStatus
+from job.verify import verify
+from job.verify.comparison import Comparison, Difference, Shown
+from job.verify.joined import Progress
+from job.verify.report import Report
+from tests.unit.service.builders import (
+    NO_BROKER,
+    NOW,
+    SmallJob,
+    batch,
+    just_polled,
+    status,
+    status_after,
+)
+from tests.unit.specs import plan, spec_yaml
+
+
+@pytest.fixture
+def socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    path = tmp_path / "job.sock"
+    monkeypatch.setenv("STREAMJOIN_SOCKET", str(path))
+    return path
+
+
+def verified(folder: Path, *options: str) -> Result:
+    spec = folder / "join.yaml"
+    spec.write_text(spec_yaml())
+    return CliRunner().invoke(app, ["output", "verify", str(spec), *options])
+
+
+@pytest.mark.usefixtures("socket")
+def test_without_a_job_until_is_required(tmp_path: Path) -> None:
+    done = verified(tmp_path)
+
+    assert 1 == done.exit_code
+    assert "no job answers on" in done.stderr
+    assert "Without a job --until is required" in done.stderr
+
+
+def test_differences_exit_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    comparison = Comparison(agree=3)
+    calls: list[Any] = []
+
+    def verify_output(*arguments: Any) -> Report:
+        calls.append(arguments[3:])
+        return Report(comparison, ["clicks: 3 records"])
+
+    monkeypatch.setattr(verify, "verify_output", verify_output)
+    bounds = ("--since", "2026-11-20T12:00:00Z", "--until", "2026-11-20T13:00:00+01:00")
+    agreeing = verified(tmp_path, *bounds)
+    comparison.add(Difference.MISSING, Shown("impressions/0/1|", "both were joined", None))
+    differing = verified(tmp_path, "--json")
+
+    assert (0, 1) == (agreeing.exit_code, differing.exit_code)
+    assert agreeing.stdout.startswith("clicks: 3 records\n")
+    assert {"agree": 3, "missing": 1} == {
+        name: count for name, count in json.loads(differing.stdout)["counts"].items() if count
+    }
+    noon_ms = round(NOW.timestamp() * 1000)
+    assert [(noon_ms, noon_ms), (None, None)] == calls
+
+
+@pytest.mark.parametrize(
+    ("of_job", "has_watermark", "is_known"),
+    [
+        (status_after(batch(), brokers=just_polled()), True, False),
+        (status(brokers=just_polled()), False, True),
+        (status(brokers=just_polled(), last_failure=NO_BROKER), False, False),
+    ],
+)
+def test_progress_is_that_of_completed_batches(
+    of_job: JobStatus, has_watermark: bool, is_known: bool, socket: Path
+) -> None:
+    with control_socket(socket, SmallJob(of_job)):
+        job = SocketClient(socket, "ad_attribution", "ada")
+        progress = verify.read_progress(plan(), job, is_required=True)
+
+    assert progress is not None
+    assert 90 == progress.next_offsets["left", "impressions", 0]
+    assert has_watermark == (progress.watermark_ms is not None)
+    since_ms = round(NOW.timestamp() * 1000) if is_known else None
+    assert Progress(progress.next_offsets, progress.watermark_ms, since_ms) == progress
