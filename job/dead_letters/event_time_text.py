@@ -34,13 +34,13 @@ def unparsable(side: SidePlan, field: str, shown: str) -> str:
 def absurd(side: SidePlan, field: str, shown: str) -> str:
     """As `unparsable`."""
     earliest = f"min_event_time {instant_text(side.min_event_time)}"
-    time = _written(side)
-    too_early = f"concat({quoted(f'{field} is ')}, {_iso(time)}, {quoted(f', before {earliest}')}"
+    too_early = [quoted(f"{field} is "), _iso("time"), quoted(f", before {earliest}")]
     beyond = quoted(f"{field} is not between {earliest} and the year 9999: ")
-    return (
-        f"CASE WHEN {time} < {min_event_time(side)} THEN {too_early}, {_hint(side)}) "
-        f"ELSE concat({beyond}, {shown}, {_hint(side)}) END"
+    problem = (
+        f"CASE WHEN time < {min_event_time(side)} THEN concat({', '.join(too_early)}) "
+        f"ELSE concat({beyond}, {shown}) END"
     )
+    return f"concat({_with('time', _written(side), problem)}, {_hint(side)})"
 
 
 def _hint(side: SidePlan) -> str:
@@ -60,12 +60,18 @@ def _hint(side: SidePlan) -> str:
             field = f"unix_millis({_as_sql(side.event_time)})"
     cases = []
     for unit, (per_second, function) in _UNITS.items():
-        plausible = f"{number} >= {_FROM * per_second} AND {number} < {_BEFORE * per_second}"
-        time = f"timestamp_seconds({number} / {per_second})"
+        plausible = f"number >= {_FROM * per_second} AND number < {_BEFORE * per_second}"
+        time = f"timestamp_seconds(number / {per_second})"
         written = quoted(f"`event_time: {function.format(field)}`")
         text = f"concat({quoted(f': as {unit} it is ')}, {_iso(time)}, {remedy}, {written})"
         cases.append(f"WHEN {plausible} THEN {text}")
-    return f"CASE {' '.join(cases)} ELSE '' END"
+    return _with("number", number, f"CASE {' '.join(cases)} ELSE '' END")
+
+
+def _with(name: str, value: str, text: str) -> str:
+    """`text`, in which `name` is `value`. Spark generates the code of `value` once: the code of a
+    method has at most 64 KB."""
+    return f"transform(array({value}), {name} -> {text})[0]"
 
 
 def _written(side: SidePlan) -> str:

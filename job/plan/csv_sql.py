@@ -10,7 +10,7 @@ from job.plan.side_plan import SidePlan
 from job.spec.csv import CsvSpec
 from job.spec.value_schema import Column, free_name
 from job.sql.literals import quoted
-from job.sql.types import BOOLEAN, DATE, DOUBLE, FLOAT, STRING
+from job.sql.types import BOOLEAN, DATE, DOUBLE, FLOAT, STRING, SqlType
 
 _FIELDS_MAX = 20_000
 """The parser of Spark fails the query at a value with more fields than its maxColumns."""
@@ -75,23 +75,22 @@ def field_text(column: Column) -> str:
     return raw if column.type == STRING else f"trim({raw})"
 
 
-def value(column: Column) -> str:
-    """A field as its type, except TIMESTAMP; null if the text is not a plain value of the type."""
-    raw = field_text(column)
-    if column.type == STRING:
+def converted(raw: str, kind: SqlType) -> str:
+    """The text of a field as its type, except TIMESTAMP; null if it is not a plain value of it."""
+    if kind == STRING:
         return raw
-    if column.type == BOOLEAN:
+    if kind == BOOLEAN:
         return f"CASE lower({raw}) WHEN 'true' THEN true WHEN 'false' THEN false END"
-    cast = f"try_cast({raw} AS {column.type})"
-    if column.type in (FLOAT, DOUBLE):
+    cast = f"try_cast({raw} AS {kind})"
+    if kind in (FLOAT, DOUBLE):
         # Java also reads 1d, 0x1p3 and NaN, and 1e400 as infinity.
         return (
             f"CASE WHEN {raw} NOT RLIKE '[^0-9.eE+-]' "
-            f"AND abs({cast}) < cast('Infinity' AS {column.type}) THEN {cast} END"
+            f"AND abs({cast}) < cast('Infinity' AS {kind}) THEN {cast} END"
         )
-    if column.type.is_decimal:
-        return decimal_sql.value(raw, column.type)
-    if column.type == DATE:
+    if kind.is_decimal:
+        return decimal_sql.value(raw, kind)
+    if kind == DATE:
         # Spark also reads 2026 and 2026-01-31T12:00.
         return f"CASE WHEN {raw} RLIKE '^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}$' THEN {cast} END"
     return cast

@@ -79,8 +79,8 @@ def _exact(raw: str, kind: SqlType) -> str:
     mantissa = f"substring_index(lower({raw}), 'e', 1)"
     same_digits = f"{_digits(mantissa)} = {_digits(f'cast({rounded} AS STRING)')}"
     return (
-        f"CASE WHEN {raw} RLIKE {quoted(fits)} THEN {rounded} "
-        f"WHEN {raw} RLIKE {quoted(_PLAIN)} AND {same_digits} THEN {rounded} END"
+        f"CASE WHEN {raw} RLIKE {quoted(fits)} OR ({raw} RLIKE {quoted(_PLAIN)} AND {same_digits}) "
+        f"THEN {rounded} END"
     )
 
 

@@ -39,17 +39,16 @@ def restored(columns: Columns, *, text: str = "text", parsed: str = "parsed") ->
     return written_numbers.restored(columns, [name], options, text=text, parsed=parsed)
 
 
-def value(column: Column, time_zone: str, parsed: str = "parsed") -> str:
-    """The column from `parsed`. Null if `parsed` has a value that is not of the declared type.
+def converted(raw: str, kind: SqlType, time_zone: str) -> str:
+    """A value of `parsed` as its declared type. Null if it is not of this type.
 
     `time_zone`: of a time without an offset.
     """
-    raw = f"{parsed}.`{column.name}`"
-    if column.type == TINYINT:
+    if kind == TINYINT:
         return f"try_cast({raw} AS TINYINT)"
-    if column.type.holds("DECIMAL"):
-        return decimal_sql.value(raw, column.type)
-    return in_time_zone(timestamp(raw), time_zone) if column.type == TIMESTAMP else raw
+    if kind.holds("DECIMAL"):
+        return decimal_sql.value(raw, kind)
+    return in_time_zone(timestamp(raw), time_zone) if kind == TIMESTAMP else raw
 
 
 def is_present(name: str, text: str = "text") -> str:
@@ -79,7 +78,7 @@ def is_malformed(columns: Columns) -> str:
 
 
 def field_type(column: Column) -> SqlType:
-    """The type in which `value` expects the column in `parsed`, except for a DECIMAL."""
+    """The type in which `converted` expects the column in `parsed`, except for a DECIMAL."""
     # from_json reads a number in a TIMESTAMP as seconds and 128 in a TINYINT as -128, and takes an
     # invalid time for an unreadable record.
     return _READ_AS.get(column.type, column.type)

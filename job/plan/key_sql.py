@@ -40,7 +40,7 @@ def value(side: SidePlan) -> str:
         return "cast(key AS STRING)"
     if side.keys_have_registry:
         return of_micros(_KEY) if side.record_key.type == TIMESTAMP else _KEY
-    return json_sql.value(side.record_key, side.time_zone, "parsed_key")
+    return json_sql.converted(_KEY, side.record_key.type, side.time_zone)
 
 
 def reasons(side: SidePlan) -> frozenset[str]:

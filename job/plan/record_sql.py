@@ -20,8 +20,10 @@ from job.plan.value_sql import (
     DECODED,
     DECODED_KEY,
     SCHEMA_MISMATCH,
+    conversions,
     reason,
     reasons_of_other_formats,
+    value,
     value_sql,
 )
 from job.protocol.reasons import REASONS
@@ -70,7 +72,7 @@ def restored(side: SidePlan) -> list[str]:
 def typed(side: SidePlan) -> list[str]:
     """Each column with its name in the dataflow, and `value_reason`."""
     columns = [
-        f"{value_sql(side).value(side, column)} AS `{column_name(side.side, column.name)}`"
+        f"{value(side, column)} AS `{column_name(side.side, column.name)}`"
         for column in side.schema.columns
     ]
     key_reason = key_sql.reason(side)
@@ -110,6 +112,7 @@ def steps(side: SidePlan, keep: Sequence[str] = ()) -> list[list[str]]:
         parsed(side),
         restored(side),
         *envelope_sql.opened(side),
+        ["*", *conversions(side)],
         [*typed(side), *read, *keep],
         *record_checks.computed(side),
         ["*", f"{_problem(side)} AS problem"],

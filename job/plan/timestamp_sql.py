@@ -20,14 +20,19 @@ def timestamp(raw: str) -> str:
     evaluated (`in_time_zone`). Null: neither of them.
 
     Spark's cast reads the usual form of ISO-8601. Other forms are changed to it, only if the cast
-    fails. The two hyphens are required, because Spark also accepts '12:00' (today) and 'now'.
+    fails. The two hyphens are required, because Spark also accepts '12:00' (today) and 'now'. They
+    are sought first: a text that is no BIGINT costs an exception, 30 times as much as its time.
     """
     millis = f"try_cast({raw} AS BIGINT)"
     extended = " AND ".join(f"substr({raw}, {at}, 1) = '-'" for at in _ISO_HYPHENS)
+    other = (
+        f"CASE WHEN {extended} THEN {raw} "
+        f"WHEN {raw} RLIKE {quoted(_BASIC_DATE)} THEN {_replaced(raw, _BASIC)} END"
+    )
     return (
-        f"CASE WHEN {_millis_in_range(millis)} THEN timestamp_millis({millis}) "
-        f"WHEN {extended} THEN coalesce({_cast(raw)}, {_cast(_usual(raw))}) "
-        f"WHEN {raw} RLIKE {quoted(_BASIC_DATE)} THEN {_cast(_usual(_replaced(raw, _BASIC)))} END"
+        f"coalesce(CASE WHEN {extended} THEN {_cast(raw)} "
+        f"WHEN {_millis_in_range(millis)} THEN timestamp_millis({millis}) END, "
+        f"{_cast(_usual(other))})"
     )
 
 

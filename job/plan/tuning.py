@@ -127,6 +127,9 @@ CONF: Mapping[str, str] = MappingProxyType(
         # Spark would infer filters of a side from the other side's filter by optimizer rules.
         # mirrored.py decides instead, so that the rows in state are predictable.
         "spark.sql.constraintPropagation.enabled": "false",
+        # HotSpot never compiles a larger method. Spark then generates several methods for a step:
+        # with five DECIMAL columns that was 25 % faster.
+        "spark.sql.codegen.hugeMethodLimit": "8000",
         # Unmatched rows are emitted when the watermark advances, without waiting for more input.
         f"{_STREAMING}noDataMicroBatches.enabled": "true",
         f"{_STREAMING}stopTimeout": f"{STOP_TIMEOUT_SECONDS}s",

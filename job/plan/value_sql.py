@@ -14,7 +14,7 @@ from job.spec.value_format import Format
 from job.spec.value_schema import Column
 from job.sql.literals import quoted
 from job.sql.time_zones import in_time_zone
-from job.sql.types import TIMESTAMP
+from job.sql.types import TIMESTAMP, SqlType
 
 MALFORMED_JSON = "malformed_json"
 SCHEMA_MISMATCH = "schema_mismatch"
@@ -25,6 +25,9 @@ DECODED_KEY = "decoded_key"
 """As DECODED, with the key."""
 
 
+_CONVERTED = "converted_"
+
+
 @dataclass(frozen=True)
 class ValueSql:
     """SQL that reads the values of a format."""
@@ -32,8 +35,11 @@ class ValueSql:
     text: str
     """`text`: the text of the value, or the error message of the decoder."""
     parsed: Callable[[SidePlan], str]
-    value: Callable[[SidePlan, Column], str]
-    """A column, from `parsed`. Null if `parsed` has a value that is not of the declared type."""
+    raw: Callable[[Column], str]
+    """The value of a column as `parsed` has it."""
+    converted: Callable[[SidePlan, SqlType, str], str]
+    """The value of the declared type, from SQL of one as `parsed` has it. Null: it is not of this
+    type. The same SQL: `parsed` has values of the type."""
     is_present: Callable[[SidePlan, str], str]
     """Condition over `text` and `parsed`: the row has the column with this name, of any type."""
     written_time: Callable[[Column], str]
@@ -53,6 +59,43 @@ def value_sql(side: SidePlan) -> ValueSql:
     return _FORMATS[side.format]
 
 
+def conversions(side: SidePlan) -> list[str]:
+    """Columns with the values that `parsed` has as another type than the declared one.
+
+    The values of one type are one array, so that Spark generates the code of a conversion once. A
+    method has at most 64 KB, and the code of 20 timestamps is larger.
+    """
+    converted = value_sql(side).converted
+    found = []
+    for index, (kind, columns) in enumerate(_converted(side).items()):
+        values = [value_sql(side).raw(column) for column in columns]
+        if len(values) == 1:
+            sql = converted(side, kind, values[0])
+        else:
+            sql = f"transform(array({', '.join(values)}), raw -> {converted(side, kind, 'raw')})"
+        found.append(f"{sql} AS {_CONVERTED}{index}")
+    return found
+
+
+def value(side: SidePlan, column: Column) -> str:
+    """A column of the value, over `parsed` and `conversions`. Null if `parsed` has a value that is
+    not of the declared type."""
+    for index, columns in enumerate(_converted(side).values()):
+        if column in columns:
+            place = f"[{columns.index(column)}]" if len(columns) > 1 else ""
+            return f"{_CONVERTED}{index}{place}"
+    return value_sql(side).raw(column)
+
+
+def _converted(side: SidePlan) -> dict[SqlType, list[Column]]:
+    """The columns whose values are converted, by type."""
+    found: dict[SqlType, list[Column]] = {}
+    for column in side.schema.columns:
+        if value_sql(side).converted(side, column.type, "raw") != "raw":
+            found.setdefault(column.type, []).append(column)
+    return found
+
+
 def reasons_of_other_formats(side: SidePlan) -> frozenset[str]:
     """The reasons that no value of the side can have."""
     return _OF_SOME_FORMATS - value_sql(side).reasons
@@ -68,15 +111,14 @@ def reason(side: SidePlan) -> str:
 
 
 def _unreadable_columns(side: SidePlan) -> list[str]:
-    """For each column that `parsed` has as another type: the condition that it is not null, and has
-    no value of its declared type. Excludes the event time."""
-    fields = {
-        _field(column): value_sql(side).value(side, column)
-        for column in side.schema.columns
+    """For each column that is converted: the condition that it is not null, and has no value of its
+    declared type. Excludes the event time."""
+    return [
+        f"({value_sql(side).raw(column)} IS NOT NULL AND {value(side, column)} IS NULL)"
+        for columns in _converted(side).values()
+        for column in columns
         if column.name != side.event_time
-    }
-    converted = {field: value for field, value in fields.items() if value != field}
-    return [f"({field} IS NOT NULL AND {value} IS NULL)" for field, value in converted.items()]
+    ]
 
 
 def _json_unreadable(side: SidePlan) -> str:
@@ -113,14 +155,14 @@ def _csv_unreadable(side: SidePlan) -> str:
     return f"{_text_unreadable(side)} WHEN {csv_sql.is_broken(side)} THEN '{SCHEMA_MISMATCH}'"
 
 
-def _decoded_value(_: SidePlan, column: Column) -> str:
-    return of_micros(_field(column)) if column.type == TIMESTAMP else _field(column)
+def _of_decoded(_: SidePlan, kind: SqlType, raw: str) -> str:
+    return of_micros(raw) if kind == TIMESTAMP else raw
 
 
-def _csv_value(side: SidePlan, column: Column) -> str:
-    if column.type == TIMESTAMP:
-        return in_time_zone(timestamp(csv_sql.field_text(column)), side.time_zone)
-    return csv_sql.value(column)
+def _of_csv(side: SidePlan, kind: SqlType, raw: str) -> str:
+    if kind == TIMESTAMP:
+        return in_time_zone(timestamp(raw), side.time_zone)
+    return csv_sql.converted(raw, kind)
 
 
 def _decoded_time(column: Column) -> str:
@@ -143,7 +185,8 @@ _TEXT_AFTER_ID = json_sql.text_after_schema_id("value")
 _JSON = ValueSql(
     text=_TEXT_OF_VALUE,
     parsed=lambda side: json_sql.parsed(envelope_sql.value_columns(side), _TEXT_OF_VALUE),
-    value=lambda side, column: json_sql.value(column, side.time_zone),
+    raw=_field,
+    converted=lambda side, kind, raw: json_sql.converted(raw, kind, side.time_zone),
     is_present=_json_is_present,
     written_time=_field,
     unreadable=_json_unreadable,
@@ -153,7 +196,8 @@ _JSON = ValueSql(
 _DECODED = ValueSql(
     text=f"{DECODED}.message",
     parsed=lambda _: f"{DECODED}.columns",
-    value=_decoded_value,
+    raw=_field,
+    converted=_of_decoded,
     is_present=_field_is_present,
     written_time=_decoded_time,
     unreadable=_decoded_unreadable,
@@ -174,7 +218,8 @@ _FORMATS = {
     Format.CSV: ValueSql(
         text=csv_sql.line(),
         parsed=csv_sql.fields,
-        value=_csv_value,
+        raw=csv_sql.field_text,
+        converted=_of_csv,
         is_present=_field_is_present,
         written_time=csv_sql.field_text,
         unreadable=_csv_unreadable,
@@ -185,7 +230,8 @@ _FORMATS = {
     Format.TEXT: ValueSql(
         text=_TEXT_OF_VALUE,
         parsed=lambda _: f"named_struct('value', {_TEXT_OF_VALUE})",
-        value=lambda _, column: _field(column),
+        raw=_field,
+        converted=lambda _, __, raw: raw,
         is_present=_field_is_present,
         written_time=_field,
         unreadable=_text_unreadable,
