@@ -18,12 +18,13 @@ from datetime import UTC, datetime
 from job.change.hand_over import fence_and_read_unfinished
 from job.change.query import Query
 from job.checkpoint.checkpoint import Checkpoint
-from job.checkpoint.cli import open_checkpoint
+from job.checkpoint.cli import STOP_THE_QUERY, leased, view_checkpoint
 from job.checkpoint.documents import ExactlyOnce, read_document
 from job.checkpoint.frozen import frozen_settings
 from job.checkpoint.maintenance import repair_logs
 from job.checkpoint.skipped import skip
 from job.checkpoint.successor import check_not_changed, read_replay
+from job.delivery.exactly_once import check_ownership
 from job.errors import CheckpointError, ConflictError, RetentionError
 from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.preflight import check_topics
@@ -41,6 +42,7 @@ _RESET = "To continue with empty state, `stop`, then POST /v1/query/reset"
 
 @dataclass(frozen=True)
 class UnreadGaps:
+    query_id: str
     after_batch: int
     """The last batch that ended. The query continues after it."""
     gaps: Sequence[Gap]
@@ -89,15 +91,28 @@ def skip_gap(
 ) -> tuple[UnreadGaps, bool]:
     """The gaps before the unread records, and whether they are skipped, if `confirm` returns True.
     Raises StreamjoinError if a job runs, or if the gaps cannot be skipped."""
-    with open_checkpoint(plan, settings) as opened:
-        repair_logs(opened.folder, datetime.now(UTC))
-        access = Query(plan, opened.checkpoint).read_access()
-        stopped = StoppedQuery(plan, opened.checkpoint, access)
-        unread = stopped.find_gaps()
-        is_skipped = confirm(unread) and bool(unread.gaps)
-        if is_skipped:
+    with view_checkpoint(plan, settings) as opened:
+        checkpoint = opened.checkpoint
+
+        def stopped_query() -> StoppedQuery:
+            return StoppedQuery(plan, checkpoint, Query(plan, checkpoint).read_access())
+
+        with leased(checkpoint, STOP_THE_QUERY):
+            repair_logs(opened.folder, datetime.now(UTC))
+            unread = stopped_query().find_gaps()
+        if not (confirm(unread) and unread.gaps):
+            return unread, False
+        # A user may answer after days: everything is read again.
+        with leased(checkpoint, STOP_THE_QUERY):
+            stopped = stopped_query()
+            if stopped.find_gaps() != unread:
+                raise ConflictError(
+                    "the query or its topics have changed since the gaps were shown: repeat the "
+                    "command",
+                    allowed=[],
+                )
             stopped.skip(unread, datetime.now(UTC))
-        return unread, is_skipped
+        return unread, True
 
 
 class StoppedQuery:
@@ -139,28 +154,34 @@ class StoppedQuery:
                 f"results, so the gap cannot be skipped. {_RESET}"
             )
         is_interrupted = not checkpoint.is_committed or checkpoint.interrupted_interval is not None
-        return UnreadGaps(last, gaps, is_interrupted and not self._has_markers_after(last))
+        since = self._exactly_once_since
+        has_markers = since is not None and since <= last
+        return UnreadGaps(checkpoint.query_id, last, gaps, is_interrupted and not has_markers)
 
     def skip(self, unread: UnreadGaps, now: datetime) -> None:
-        """Raises ConflictError if results of the deleted records may be delivered, DeliveryError if
-        the commit topic cannot be read or written."""
+        """Raises ConflictError if results of the deleted records may be delivered, CheckpointError
+        if another query has replaced this one, DeliveryError if the commit topic cannot be read or
+        written."""
         checkpoint, last = self._checkpoint, unread.after_batch
-        if self._has_markers_after(last):
+        if self._exactly_once_since is not None:
+            check_ownership(self._plan, self._kafka.access, checkpoint)
             batch_id = fence_and_read_unfinished(
                 self._plan, checkpoint, self._kafka.access, last_batch=last
             )
             if batch_id is not None:
                 raise ConflictError(
-                    f"the query was interrupted in batch {batch_id} after it had delivered some "
-                    "results. If a deleted record gave one of them, the row that it matched would "
-                    "later be emitted as unmatched, too, so the gap cannot be skipped with "
+                    f"the query has delivered results of batch {batch_id}, after batch {last}, the "
+                    "last one in the checkpoint: it was interrupted, or the checkpoint is an older "
+                    "copy. If a deleted record gave one of these results, the row that it matched "
+                    "would later be emitted as unmatched, too, so the gap cannot be skipped with "
                     f"exactly-once delivery. {_RESET}",
                     allowed=[],
                 )
         skip(checkpoint, unread.gaps, now)
 
-    def _has_markers_after(self, last: int) -> bool:
-        """Whether the commit topic shows what was delivered of the batches after `last`."""
+    @property
+    def _exactly_once_since(self) -> int | None:
+        """The first batch of which the commit topic shows what was delivered. None: of no batch."""
         document = read_document(self._checkpoint.folder, ExactlyOnce)
         is_exactly_once = self._plan.output.delivery is Delivery.EXACTLY_ONCE
-        return is_exactly_once and document is not None and document.since <= last
+        return document.since if is_exactly_once and document is not None else None

@@ -13,7 +13,7 @@ from job.checkpoint.checkpoint import Checkpoint
 from job.delivery import producers
 from job.delivery.delivered import Fence
 from job.delivery.markers import encoded_fence, fence_key
-from job.delivery.ownership import ensure_ownership
+from job.delivery.ownership import check_owners, ensure_ownership
 from job.delivery.slots import Target, dead_letter_slot, slot_of
 from job.kafka.clients import produce
 from job.kafka.security import KafkaAccess, librdkafka_settings
@@ -57,6 +57,12 @@ def claim_name(
         new_query=new_query,
         last_batches=replay.last_batches if replay is not None and has_owned_name else None,
     )
+
+
+def check_ownership(plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint) -> None:
+    """Raises CheckpointError if another query owns the name of the query. Changes nothing."""
+    target = delivery_target(plan, access, checkpoint)
+    check_owners(target, checkpoint, dead_letter_slot(plan))
 
 
 def take_name_over(

@@ -70,6 +70,16 @@ def ensure_ownership(
         checkpoint.owns_name = True
 
 
+def check_owners(target: Target, checkpoint: Checkpoint, dead_letters: Slot) -> None:
+    """Raises CheckpointError if another query than that of `target` or one that it has replaced has
+    delivered last under the name."""
+    with _errors_for_users(target):
+        topic = _CommitTopic(target, dead_letters)
+        owners, _ = _owners(((slot, topic.owner(slot)) for slot in topic.slots), dead_letters)
+        if foreign := owners - checkpoint.replaced_queries - {target.query_id}:
+            raise _refusal(target, foreign, is_new=False)
+
+
 def newest_delivered(plan: JoinPlan, target: Target, *, to_the_end: bool) -> Delivered:
     """What the query of `target` has delivered. `to_the_end`: False: without the records that open
     transactions hide."""

@@ -18,7 +18,7 @@ _REASONS = {
     NotChecked.MATCH_NOT_READ: "a match of its record may not have been read",
     NotChecked.LATE_OR_DUPLICATE: "a row may have been late, or a duplicate",
     NotChecked.NOT_EMITTED_YET: "the query may emit it later",
-    NotChecked.MAY_BE_REMOVED: "Kafka may have removed it",
+    NotChecked.MAY_BE_REMOVED: "Kafka may have removed it, or an open transaction hides it",
     NotChecked.MAY_BE_TOO_LARGE: "it may be larger than the topic accepts",
 }
 
@@ -28,6 +28,11 @@ class Report:
     comparison: Comparison
     read: Sequence[str]
     """How far the topics were read."""
+
+    @property
+    def passes(self) -> bool:
+        """Whether results were checked, and are those of the specification."""
+        return self.comparison.agrees and self.comparison.agree > 0
 
     @property
     def text(self) -> str:

@@ -35,11 +35,14 @@ from job.semantics.input_records import InputRecord
 from job.spec.durations import milliseconds
 from job.spec.sides import SIDES, Side
 from job.verify.joined import NO_EVENT_TIME, InputsRead
+from job.waiting import wait_until
 
 RECORDS_MAX = 200_000
 """Input records that are read: they stay in memory."""
 _BYTES_MAX = 256 * 1024 * 1024
 _READ_SECONDS = 30.0
+_OPEN_SECONDS, _POLL_SECONDS = 10.0, 0.2
+"""How long the transactions that are open at the beginning may take to end."""
 _GROUP = "streamjoin-verify"
 
 
@@ -65,6 +68,8 @@ class TopicPart:
         earliest: Mapping[int, int],
         starts: Mapping[int, int],
         ends: Mapping[int, int],
+        *,
+        is_hidden: bool = False,
     ) -> None:
         """`earliest`: first offsets that Kafka has."""
         self.topic = topic
@@ -72,6 +77,8 @@ class TopicPart:
         self.ends = ends
         self.records = 0
         """Number of records that were read."""
+        self.is_hidden = is_hidden
+        """Whether an open transaction may hide records that were written before."""
         self._from_earliest = {p for p, offset in starts.items() if offset == earliest[p]}
         self._first_ms = dict.fromkeys(self._from_earliest, round(time.time() * 1000))
 
@@ -217,25 +224,42 @@ def _count(starts: Mapping[str, Mapping[int, int]], ends: Mapping[str, Mapping[i
 def output_part(plan: JoinPlan, client: AdminClient, since_ms: int | None) -> TopicPart:
     """The results of records with this timestamp or a later one. Raises as `input_parts`."""
     topic = plan.output.topic
+    written = offsets(client, topic, IsolationLevel.READ_UNCOMMITTED)[1]
+    is_visible = wait_until(
+        lambda: _has_reached(offsets(client, topic)[1], written),
+        _OPEN_SECONDS + _interval_seconds(plan),
+        _POLL_SECONDS,
+    )
     earliest, ends = offsets(client, topic)
     if since_ms is None or plan.output.has_event_time:
-        return TopicPart(topic, earliest, earliest, ends)
+        return TopicPart(topic, earliest, earliest, ends, is_hidden=not is_visible)
     # A result is written after its input records.
     at = _offsets_at(client, since_ms - AHEAD_MS, ends, topic)
     starts = {p: max(earliest[p], offset) for p, offset in at.items()}
-    return TopicPart(topic, earliest, starts, ends)
+    return TopicPart(topic, earliest, starts, ends, is_hidden=not is_visible)
 
 
-def offsets(client: AdminClient, topic: str) -> tuple[dict[int, int], dict[int, int]]:
+def _interval_seconds(plan: JoinPlan) -> float:
+    """How long a transaction of the job is open."""
+    real_time = plan.real_time
+    return 0 if real_time is None else real_time.checkpoint_interval.total_seconds()
+
+
+def _has_reached(ends: Mapping[int, int], written: Mapping[int, int]) -> bool:
+    return all(ends[partition] >= end for partition, end in written.items())
+
+
+def offsets(
+    client: AdminClient, topic: str, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
+) -> tuple[dict[int, int], dict[int, int]]:
     """The first and the end offset of each partition."""
     metadata = client.list_topics(topic, ANSWER_SECONDS).topics[topic]
     if metadata.error is not None:
         if metadata.error.code() in NOT_READABLE:
             raise TopicError(f"topic {topic} cannot be read: {metadata.error.str()}")
         raise KafkaException(metadata.error)
-    committed = IsolationLevel.READ_COMMITTED
     earliest, ends = (
-        list_offsets(client, topic, metadata.partitions, which, committed)
+        list_offsets(client, topic, metadata.partitions, which, isolation)
         for which in (EARLIEST, LATEST)
     )
     return earliest, ends

@@ -52,6 +52,8 @@ class Verification:
         result_id = result.records.get("left"), result.records.get("right")
         if result_id in self._found:
             self._differ(Difference.DUPLICATE, result_id, "another record has the id", result.at)
+            if (difference := self._difference(result_id, result)) is not None:
+                self._differ(Difference.DIFFERENT, result_id, difference, result.at)
             return
         rows = _rows(result_id)
         if not self._are_read(rows):
@@ -129,8 +131,9 @@ class Verification:
 
     def _difference(self, result_id: ResultId, result: WrittenResult) -> str | None:
         """None: key and value are the expected ones, or have a format that is not compared."""
-        expected, output = self._expected.results[result_id], self._plan.output
-        assert isinstance(expected, Content)
+        expected, output = self._expected.results.get(result_id), self._plan.output
+        if not isinstance(expected, Content):
+            return None  # The result itself is a difference.
         if output.key_schema is None and expected.key != result.key:
             return f"key {result.key} instead of {expected.key}"
         if output.schema is None and expected.value != result.value:

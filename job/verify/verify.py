@@ -16,7 +16,7 @@ from job.spec.sides import SIDES, Side
 from job.sql.rows import SqlRows
 from job.verify.absent import OutputRead
 from job.verify.expected import expected_results
-from job.verify.joined import Progress
+from job.verify.joined import CLOCKS_MS, Progress
 from job.verify.report import Report
 from job.verify.topics import InputParts, TopicPart, input_parts, output_part, written_results
 from job.verify.verification import Verification
@@ -83,7 +83,7 @@ def read_progress(plan: JoinPlan, job: JobClient, *, is_required: bool) -> Progr
     return Progress(
         next_offsets,
         None if query.watermark is None else to_epoch_ms(query.watermark),
-        to_epoch_ms(query.started_at) if has_no_late_rows else None,
+        to_epoch_ms(query.started_at) + CLOCKS_MS if has_no_late_rows else None,
     )
 
 
@@ -95,9 +95,8 @@ def _may_be_compacted(settings: TopicSettings) -> bool:
 def _output_read(plan: JoinPlan, kafka: KafkaAdmin, output: TopicPart) -> OutputRead:
     settings, removed_ms = read_settings(kafka, output.topic), output.removed_ms
     # An event time is not the time at which a result was written.
-    may_lack_any = _may_be_compacted(settings) or (
-        removed_ms is not None and plan.output.has_event_time
-    )
+    has_removed = removed_ms is not None and plan.output.has_event_time
+    may_lack_any = output.is_hidden or has_removed or _may_be_compacted(settings)
     return OutputRead(removed_ms, may_lack_any, bytes_max(settings.values))
 
 

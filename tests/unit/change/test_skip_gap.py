@@ -11,7 +11,7 @@ from job.change.skip_gap import StoppedQuery
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.documents import ExactlyOnce, SkippedRecords, read_document, write_document
 from job.checkpoint.skipped import read_skipped, skip
-from job.errors import ConflictError, RetentionError
+from job.errors import CheckpointError, ConflictError, RetentionError
 from job.kafka.retention import Gap
 from job.spec.output import Delivery
 from job.spec.start_positions import StartPositions
@@ -101,14 +101,20 @@ class Stopped:
         )
         self.query: StoppedQuery = made
         self.gaps = GAPS
+        self.is_replaced = False
         self.fenced = 0
         self.unfinished: int | None = None
         monkeypatch.setattr(skip_gap, "find_gaps", lambda *_: self.gaps)
         monkeypatch.setattr(skip_gap, "fence_and_read_unfinished", self._fence)
+        monkeypatch.setattr(skip_gap, "check_ownership", self._check_ownership)
         monkeypatch.setattr(skip_gap, "TopicIdentity", lambda *_: self)
 
     def begin(self, *_: object) -> None:
         pass
+
+    def _check_ownership(self, *_: object) -> None:
+        if self.is_replaced:
+            raise CheckpointError("another query")
 
     def _fence(self, *_: object, last_batch: int) -> int | None:
         assert 6 == last_batch
@@ -128,7 +134,7 @@ def test_gap_is_not_skipped_if_the_interrupted_batch_has_delivered(
 ) -> None:
     stopped = Stopped(monkeypatch, 0, Delivery.EXACTLY_ONCE)
     stopped.unfinished = 7
-    with pytest.raises(ConflictError, match="interrupted in batch 7 after it had delivered"):
+    with pytest.raises(ConflictError, match="has delivered results of batch 7, after batch 6"):
         stopped.skip()
     assert (OLD, False) == (stopped.checkpoint.offsets, stopped.checkpoint.is_committed)
 
@@ -138,19 +144,29 @@ def test_gap_is_not_skipped_if_the_interrupted_batch_has_delivered(
 
 
 @pytest.mark.parametrize(
-    ("since", "delivery"),
+    ("since", "delivery", "fenced"),
     [
-        (None, Delivery.AT_LEAST_ONCE),
-        (None, Delivery.EXACTLY_ONCE),  # until now at least once
-        (7, Delivery.EXACTLY_ONCE),  # batch 7 may have begun with at-least-once delivery
+        (None, Delivery.AT_LEAST_ONCE, 0),
+        (None, Delivery.EXACTLY_ONCE, 0),  # until now at least once
+        (7, Delivery.EXACTLY_ONCE, 1),  # batch 7 may have begun with at-least-once delivery
     ],
 )
 def test_user_is_warned_if_no_marker_shows_what_the_interrupted_batch_has_delivered(
-    monkeypatch: pytest.MonkeyPatch, since: int | None, delivery: Delivery
+    monkeypatch: pytest.MonkeyPatch, since: int | None, delivery: Delivery, fenced: int
 ) -> None:
     stopped = Stopped(monkeypatch, since, delivery)
     assert stopped.skip()
-    assert 0 == stopped.fenced
+    assert fenced == stopped.fenced
+
+
+def test_query_that_another_one_has_replaced_fences_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stopped = Stopped(monkeypatch, 0, Delivery.EXACTLY_ONCE)
+    stopped.is_replaced = True
+    with pytest.raises(CheckpointError, match="another query"):
+        stopped.skip()
+    assert (0, OLD) == (stopped.fenced, stopped.checkpoint.offsets)
 
 
 def test_partition_that_has_lost_records_that_were_read_is_refused(

@@ -14,7 +14,7 @@ from job.protocol.control import control_socket
 from job.protocol.status import JobStatus
 from job.verify import verify
 from job.verify.comparison import Comparison, Difference, Shown
-from job.verify.joined import Progress
+from job.verify.joined import CLOCKS_MS, Progress
 from job.verify.report import Report
 from tests.unit.service.builders import (
     NO_BROKER,
@@ -91,5 +91,5 @@ def test_progress_is_that_of_completed_batches(
     assert progress is not None
     assert 90 == progress.next_offsets["left", "impressions", 0]
     assert has_watermark == (progress.watermark_ms is not None)
-    since_ms = round(NOW.timestamp() * 1000) if is_known else None
+    since_ms = round(NOW.timestamp() * 1000) + CLOCKS_MS if is_known else None
     assert Progress(progress.next_offsets, progress.watermark_ms, since_ms) == progress

@@ -29,7 +29,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> None:
     def at(_: AdminClient, ms: int, ends: dict[int, int], topic: str) -> dict[int, int]:
         return {p: min(max(ms, EARLIEST[topic][p]), end) for p, end in ends.items()}
 
-    monkeypatch.setattr(topics, "offsets", lambda _, name: (EARLIEST[name], ENDS[name]))
+    monkeypatch.setattr(topics, "offsets", lambda _, name, *__: (EARLIEST[name], ENDS[name]))
     monkeypatch.setattr(topics, "_offsets_at", at)
     monkeypatch.setattr(topics, "read_to_end", messages)
 
@@ -83,6 +83,31 @@ def test_record_removed_during_the_reading_is_not_in_the_span(
 
     assert 36 == len(list(part.messages({})))
     assert ({0: 4}, 4) == (part.starts, part.removed_ms)
+
+
+@pytest.mark.parametrize("ends_after", [3, None])
+def test_open_transaction_may_hide_results_until_it_ends(
+    monkeypatch: pytest.MonkeyPatch, ends_after: int | None
+) -> None:
+    """`ends_after`: number of requests. None: the transaction does not end."""
+    calls: list[object] = []
+
+    def offsets(_: object, name: str, *isolation: object) -> tuple[dict[int, int], dict[int, int]]:
+        calls.append(isolation)
+        ends = ENDS[name]
+        if isolation or (ends_after is not None and len(calls) > ends_after):
+            return EARLIEST[name], ends
+        return EARLIEST[name], {partition: end - 1 for partition, end in ends.items()}
+
+    monkeypatch.setattr(topics, "offsets", offsets)
+    monkeypatch.setattr(topics, "_OPEN_SECONDS", 0.01 if ends_after is None else 60)
+    monkeypatch.setattr(topics, "_POLL_SECONDS", 0.001)
+
+    part = output_part(plan(), CLIENT, None)
+
+    assert (ends_after is None) == part.is_hidden
+    visible = {p: end - part.is_hidden for p, end in ENDS[part.topic].items()}
+    assert visible == part.ends
 
 
 def test_results_are_read_since_the_time_of_their_records() -> None:
