@@ -12,7 +12,8 @@ by tests/integration/test_catch_up.py.
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -154,7 +155,7 @@ class _Reader:
         self._json = json_utils(jvm)
 
     def fetchLatestOffsets(self, known: Any) -> Any:  # noqa: N802
-        try:
+        with self._short_errors():
             latest = self._latest.fetch(known)
             if known.isEmpty():
                 return latest
@@ -162,11 +163,21 @@ class _Reader:
             ends = self._ends(starts, self._json.partitionOffsets(latest))
             # Parsed in the JVM: py4j would convert small offsets to Integer instead of Long.
             return latest if ends is None else self._json.partitionOffsets(ends)
-        except Py4JJavaError as error:
-            self._record_failure(error)
-            raise short_error(error) from None
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self._latest.reader, name)
+
+        def call(*arguments: Any) -> Any:
+            with self._short_errors():
+                return getattr(self._latest.reader, name)(*arguments)
+
+        return call
+
+    @contextmanager
+    def _short_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except Py4JJavaError as error:
+            self._record_failure(error)
+            raise short_error(error) from None

@@ -78,7 +78,7 @@ def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
         topics.send(*(a + b for a, b in zip(SECOND, generated(join_type, 1), strict=True)))
         if is_cut:
             job.ask("restart")
-        topics.close(job, was_cut=is_cut)
+        topics.close(job)
         topics.wait_for_results()
         # Results are visible before the interval that counts them has ended. Those of a cut
         # interval are not counted.

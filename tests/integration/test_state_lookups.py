@@ -95,14 +95,14 @@ def test_records_of_a_key_are_explained_with_the_facts_of_all_topics(
 
         job.wait_for_state("RUNNING")
         pairs.produce([1])
-        produce(servers, f"{name}.left", [{"n": 1, "t": T0 + 300_000}, {"n": 7}, {"n": 8, "t": T0}])
+        produce(servers, f"{name}.left", [{"n": 1, "t": T0 + 300_001}, {"n": 7}, {"n": 8, "t": T0}])
         produce(servers, f"{name}.right", [{"n": 8, "t": T0}])
         job.wait_for_offsets(left=4, right=2)
 
         of_1 = explained(1)
         assert re.search(rf"matched right {name}.right/./.: the result is {name}.out/./.", of_1)
-        assert "waits for a right row until the watermark passes 2023-11-14T22:18:30.000Z" in of_1
-        assert "is 5 min before it, outside of the window: a right row matches from" in of_1
+        assert "waits for a right row until the watermark passes 2023-11-14T22:18:30.001Z" in of_1
+        assert "is 5 minutes before it, outside of the window: a right row matches from" in of_1
         assert f"Read {name}.left from 20" in of_1
         bad = explained(7)
         assert "is a bad record (missing_event_time): field t is missing or null; its dead" in bad

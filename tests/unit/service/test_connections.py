@@ -129,6 +129,14 @@ def connection(port: int) -> Iterator[Connection]:
         yield opened
 
 
+@pytest.fixture
+def patient(port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+    """To a service that waits long for a request: for tests without slow requests."""
+    monkeypatch.setattr(TimedProtocol, "request_seconds", PATIENCE_SECONDS)
+    with closing(Connection(port)) as opened:
+        yield opened
+
+
 # --- Slow requests
 
 
@@ -212,13 +220,13 @@ def test_500_half_sent_requests_delay_no_probe_and_are_closed(
 
 
 def test_content_length_with_transfer_encoding_is_refused_and_closed(
-    connection: Connection, job: SmallJob
+    patient: Connection, job: SmallJob
 ) -> None:
-    connection.send(
+    patient.send(
         b"POST /v1/validate HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/yaml\r\n"
         b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + GET % b"/livez"
     )
-    answers = connection.answers()
+    answers = patient.answers()
 
     assert answers.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert b"both Content-Length and Transfer-Encoding" in answers
@@ -226,13 +234,13 @@ def test_content_length_with_transfer_encoding_is_refused_and_closed(
     assert job.last_request is None
 
 
-def test_chunked_body_is_read(connection: Connection, job: SmallJob) -> None:
-    connection.send(
+def test_chunked_body_is_read(patient: Connection, job: SmallJob) -> None:
+    patient.send(
         b"POST /v1/validate HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/yaml\r\n"
         b"Transfer-Encoding: chunked\r\n\r\n7\r\nname: x\r\n0\r\n\r\n"
     )
 
-    assert connection.answer().startswith(b"HTTP/1.1 200 OK\r\n")
+    assert patient.answer().startswith(b"HTTP/1.1 200 OK\r\n")
     assert "name: x" == job.last_request.spec
 
 
@@ -243,11 +251,11 @@ def test_chunked_body_is_read(connection: Connection, job: SmallJob) -> None:
 @pytest.mark.parametrize(
     "path_", [b"/livez", b"/readyz", b"/metrics", b"/", b"/v1/query", b"/nothing"]
 )
-def test_head_has_the_headers_of_get_and_no_body(path_: bytes, connection: Connection) -> None:
-    connection.send((GET % path_).replace(b"GET", b"HEAD"))
-    head = connection.answer(has_body=False)
-    connection.send(GET % path_)
-    get = connection.answer()
+def test_head_has_the_headers_of_get_and_no_body(path_: bytes, patient: Connection) -> None:
+    patient.send((GET % path_).replace(b"GET", b"HEAD"))
+    head = patient.answer(has_body=False)
+    patient.send(GET % path_)
+    get = patient.answer()
 
     headers, _, body = get.partition(b"\r\n\r\n")
     assert body

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from job.spark.kafka_reader import _LatestOffsets, _Reader
+from tests.java_error import JavaError
 
 LATEST = json.dumps({"impressions": {"0": 50, "1": 70}})
 STARTS = json.dumps({"impressions": {"0": 5, "1": 7}})
@@ -40,11 +41,13 @@ class Own:
         return f"earliest of {partitions}"
 
 
+# What turns offsets into JSON and back leaves JSON as it is.
+_JSON_UTILS = SimpleNamespace(partitionOffsets=lambda text: text)
+SPARK = SimpleNamespace(**{"org.apache.spark.sql.kafka010.JsonUtils": _JSON_UTILS})
+
+
 def reader(ends: Any) -> _Reader:
-    # What turns offsets into JSON and back leaves JSON as it is.
-    json_utils = SimpleNamespace(partitionOffsets=lambda text: text)
-    jvm = SimpleNamespace(**{"org.apache.spark.sql.kafka010.JsonUtils": json_utils})
-    return _Reader(jvm, _LatestOffsets(Own(), 0.0), ends, lambda _: None)
+    return _Reader(SPARK, _LatestOffsets(Own(), 0.0), ends, lambda _: None)
 
 
 def test_lower_ends_take_the_place_of_the_latest_offsets() -> None:
@@ -85,3 +88,20 @@ def test_latest_offsets_are_requested_again_once_they_are_no_longer_valid(
 def test_all_other_calls_go_to_the_reader_of_spark() -> None:
     assert "earliest of ('one',)" == reader(None).fetchEarliestOffsets("one")
     assert not hasattr(reader(None), "_get_object_id")
+
+
+def test_error_of_another_call_reaches_spark_without_stack_traces() -> None:
+    """Spark searches its text: see stopped_query.py."""
+    text = "An error occurred while calling o7.plan.\n: java.lang.InterruptedException\n\tat a.B(B)"
+
+    class Interrupted(Own):
+        def planInputPartitions(self) -> None:  # noqa: N802
+            raise JavaError(text)
+
+    recorded: list[object] = []
+    stopped = _Reader(SPARK, _LatestOffsets(Interrupted(), 0.0), lambda *_: None, recorded.append)
+
+    with pytest.raises(Exception, match=r"InterruptedException$") as raised:
+        stopped.planInputPartitions()
+    assert "Py4JJavaError" == type(raised.value).__name__
+    assert 1 == len(recorded)
