@@ -5,7 +5,7 @@ import os
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPException
 from pathlib import Path
@@ -20,6 +20,7 @@ from job.errors import ConflictError, JobUnavailableError, RequestError, Securit
 from job.protocol import calls
 from job.protocol.caller import ANSWER_SECONDS, call
 from job.protocol.calls import Request
+from job.protocol.control import Response
 from job.protocol.results import KeyExplanation, SpecFileResult
 from job.protocol.status import JobStatus
 from job.protocol.unavailable import same_version, unavailability
@@ -104,8 +105,9 @@ class SocketClient:
         return self._result(calls.ReadSpec(within_seconds=_SLOW_SECONDS), SpecFileResult).message
 
     def _result(self, request: Request, model: type[_View]) -> _View:
-        with unavailability(self._path, _SLOW_SECONDS, request), same_version(self._path, request):
-            return model.model_validate(call(self._path, request, _SLOW_SECONDS).result)
+        return self._answer(
+            request, _SLOW_SECONDS, lambda response: model.model_validate(response.result)
+        )
 
     def _status(self) -> JobStatus:
         """Raises ConflictError if the job runs another join."""
@@ -119,11 +121,13 @@ class SocketClient:
         return status
 
     def _call(self, request: Request) -> JobStatus:
-        with (
-            unavailability(self._path, ANSWER_SECONDS, request),
-            same_version(self._path, request),
-        ):
-            return JobStatus.model_validate(call(self._path, request).status)
+        return self._answer(
+            request, ANSWER_SECONDS, lambda response: JobStatus.model_validate(response.status)
+        )
+
+    def _answer(self, request: Request, seconds: float, read: Callable[[Response], _View]) -> _View:
+        with unavailability(self._path, seconds, request), same_version(self._path, request):
+            return read(call(self._path, request, seconds))
 
 
 class HttpClient:

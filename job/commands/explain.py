@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from job.commands.output import print_facts
-from job.commands.running import AsJson, RunningSpec, TokenFile, Url, connected
+from job.commands.output import AsJson, print_facts
+from job.commands.running import RunningSpec, TokenFile, Url, connected
 from job.spec.durations import instant
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from job.commands.output import print_facts
+from job.commands.output import AsJson, print_facts
 from job.commands.spec_file import read_name, report_errors
 from job.errors import JobUnavailableError, QueryError, RequestError
 from job.protocol.calls import REASON_CHARS_MAX
@@ -54,7 +54,6 @@ Url = Annotated[
 TokenFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="With --url: file with the token to send.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, as the HTTP API returns it.")]
 Reason = Annotated[
     str | None,
     typer.Option(

@@ -5,17 +5,15 @@ from typing import Annotated
 import typer
 
 from job.commands.output import AsJson, print_facts
-from job.commands.running import user_name
+from job.commands.running import TokenFile, Url, connected
 from job.commands.spec_file import (
     SIMULATION_HEAP_MB,
     SpecFile,
     epoch_ms,
     plan_with,
     read_spec,
-    report_errors,
     sql_worker,
 )
-from job.settings import JobSettings, read_settings
 from job.sql.questions import SqlQuestions
 from job.sql.rows import SqlRows
 
@@ -39,6 +37,8 @@ def verify(
             "must then have emitted all of their results.",
         ),
     ] = None,
+    url: Url = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare results with the specification on the input records.
@@ -46,13 +46,14 @@ def verify(
     Reports results that are missing, not given by the specification, different, or written again.
     Exit 1 if there are any, or if no result was checked.
     """
-    from job.api.client import SocketClient
     from job.verify.verify import verify_output
 
-    with report_errors(spec), sql_worker(heap_mb=SIMULATION_HEAP_MB) as worker:
+    with (
+        connected(spec, url, token_file) as job,
+        sql_worker(heap_mb=SIMULATION_HEAP_MB) as worker,
+    ):
         bounds = epoch_ms("--since", since), epoch_ms("--until", until)
         plan = plan_with(read_spec(spec), SqlQuestions(worker.ask), registry="required")
-        job = SocketClient(read_settings(JobSettings).socket, plan.name, user_name())
         report = verify_output(plan, SqlRows(worker.ask), job, *bounds)
     print_facts(report.as_json, [report.text], as_json=as_json)
     raise typer.Exit(0 if report.passes else 1)

@@ -15,8 +15,9 @@ def not_running(status: JobStatus) -> Iterator[str]:
         case QueryState.PAUSED | QueryState.STOPPED:
             yield f"The query is {status.state} and emits no rows until it is resumed."
         case _:
-            reason = f": {status.last_failure.message}" if status.last_failure else ""
-            yield f"The query is {status.state} and emits no rows{reason}."
+            # A message may end with a command.
+            reason = f": {status.last_failure.message}" if status.last_failure else "."
+            yield f"The query is {status.state} and emits no rows{reason}"
 
 
 def held_back(status: JobStatus) -> Iterator[str]:

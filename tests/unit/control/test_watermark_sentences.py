@@ -19,7 +19,7 @@ RUNNING = status_after(batch(), brokers=None)
         (QueryState.PAUSED, "The query is PAUSED and emits no rows until it is resumed."),
         (
             QueryState.FAILED,
-            "The query is FAILED and emits no rows: no broker answers at localhost:9092.",
+            "The query is FAILED and emits no rows: no broker answers at localhost:9092",
         ),
     ],
 )

@@ -42,11 +42,18 @@ def verified(folder: Path, *options: str) -> Result:
 
 
 @pytest.mark.usefixtures("socket")
-def test_without_a_job_until_is_required(tmp_path: Path) -> None:
-    done = verified(tmp_path)
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ([], "no job answers on"),
+        (["--url", "http://127.0.0.1:1"], "no service answers at http://127.0.0.1:1"),
+    ],
+)
+def test_without_a_job_until_is_required(tmp_path: Path, options: list[str], reason: str) -> None:
+    done = verified(tmp_path, *options)
 
     assert 1 == done.exit_code
-    assert "no job answers on" in done.stderr
+    assert reason in done.stderr
     assert "Without a job --until is required" in done.stderr
 
 
