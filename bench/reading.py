@@ -1,0 +1,181 @@
+"""What it costs to read records: CPU time of a side, from the bytes of a record to its columns.
+
+python -m bench.reading                       all shapes, about 4 minutes
+python -m bench.reading --records 100000 --shape json --shape csv
+
+Each shape has the same records: a key, an event time and a number, and what its name says. The
+records are in memory, and nothing is joined: compared with the CPU time of a whole join
+(docs/benchmarks/results.md), a difference between two shapes is what a join pays for it.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import psutil
+import yaml
+
+from bench.report import machine
+from bench.sql import SQL
+from job.dataflow.sides import side_rows
+from job.plan.plan import JoinPlan
+from job.plan.planner import join_plan
+from job.redaction import Redaction
+from job.settings import JobSettings, read_settings
+from job.spark.session import Jvm
+from job.spec.spec import spec_from_yaml
+
+_BEGIN_MS = 1_700_000_000_000
+_RUNS = 5
+_COLUMNS = 10
+"""Of the shapes with many columns of one type."""
+
+Value = Callable[[int], Any]
+
+
+@dataclass(frozen=True)
+class Shape:
+    value: Value
+    """The value of record n: JSON, or text."""
+    schema: str = "k STRING, t TIMESTAMP, n BIGINT"
+    event_time: str = "t"
+    side: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _iso(n: int, **more: Any) -> str:
+    time = datetime.fromtimestamp((_BEGIN_MS + n) / 1_000, UTC)
+    return time.isoformat(timespec="milliseconds", **more)
+
+
+def _row(n: int, t: Any) -> dict[str, Any]:
+    return {"k": f"k{n % 1_000}", "t": t, "n": n}
+
+
+def _with_columns(n: int, value: Any) -> dict[str, Any]:
+    columns = {f"c{index}": value for index in range(_COLUMNS)}
+    return {**_row(n, _BEGIN_MS + n), **columns}
+
+
+def _columns(kind: str) -> str:
+    return "".join(f", c{index} {kind}" for index in range(_COLUMNS))
+
+
+_PLAIN = Shape(lambda n: _row(n, _BEGIN_MS + n))
+SHAPES = {
+    "json": _PLAIN,
+    "computed event time": Shape(
+        lambda n: _row(n, _BEGIN_MS // 1_000 + n),
+        "k STRING, t BIGINT, n BIGINT",
+        "timestamp_seconds(t)",
+    ),
+    "nested event time": Shape(
+        lambda n: {"k": f"k{n % 1_000}", "of": {"t": _BEGIN_MS + n}, "n": n},
+        "k STRING, of STRUCT<t: BIGINT>, n BIGINT",
+        "timestamp_millis(of.t)",
+    ),
+    "ISO-8601 event time": Shape(lambda n: _row(n, _iso(n))),
+    "local event time": Shape(
+        lambda n: _row(n, _iso(n).removesuffix("+00:00")), side={"time_zone": "Europe/Berlin"}
+    ),
+    "filter": Shape(_PLAIN.value, side={"filter": "n >= 0"}),
+    "10 BIGINT columns": Shape(lambda n: _with_columns(n, n), _PLAIN.schema + _columns("BIGINT")),
+    "10 TIMESTAMP columns": Shape(
+        lambda n: _with_columns(n, _iso(n)), _PLAIN.schema + _columns("TIMESTAMP")
+    ),
+    "10 DECIMAL columns": Shape(
+        lambda n: _with_columns(n, n / 100), _PLAIN.schema + _columns("DECIMAL(12, 2)")
+    ),
+    "csv": Shape(lambda n: f"k{n % 1_000},{_BEGIN_MS + n},{n}", side={"format": "csv"}),
+    "debezium": Shape(
+        lambda n: {"before": None, "after": _row(n, _BEGIN_MS + n), "op": "c", "source": {}},
+        side={"envelope": "debezium"},
+    ),
+}
+
+
+def plan_of(shape: Shape) -> JoinPlan:
+    columns = [part.split()[0] for part in shape.schema.split(", ") if part[0] == "c"]
+    side = {"key": ["k"], "watermark_delay": "10 seconds"}
+    spec = {
+        "name": "reading",
+        "kafka": {"bootstrap_servers": "localhost:9092"},
+        "left": {
+            **side,
+            "topic": "left",
+            "schema": shape.schema,
+            "event_time": shape.event_time,
+            **shape.side,
+        },
+        "right": {**side, "topic": "right", "schema": _PLAIN.schema, "event_time": "t"},
+        "join": {"type": "inner", "match_window": {"before": "1 minute", "after": "1 minute"}},
+        "output": {
+            "topic": "out",
+            "columns": {name: f"left.{name}" for name in ("k", "n", *columns)},
+        },
+        "on_bad_record": "drop",
+        "checkpoint": "file:/nonexistent",
+    }
+    return join_plan(spec_from_yaml(yaml.safe_dump(spec), {}), SQL, state_partitions=2)
+
+
+def cpu_us_per_record(jvm: Jvm, spark: Any, shape: Shape, records: int) -> float:
+    """CPU time of the JVM for a record, the median of some runs after the first ones."""
+    plan = plan_of(shape)
+    values = [shape.value(n) for n in range(1_000)]
+    texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
+    with tempfile.TemporaryDirectory() as folder:
+        spark.createDataFrame([(n, text) for n, text in enumerate(texts)], "n INT, v STRING").join(
+            spark.range(records // len(texts)).select("id"), how="cross"
+        ).selectExpr(
+            "cast(null AS BINARY) AS key",
+            "cast(v AS BINARY) AS value",
+            "'left' AS topic",
+            "0 AS partition",
+            "id * 1000 + n AS offset",
+            f"timestamp_millis({_BEGIN_MS} + 1000) AS timestamp",
+            "cast(null AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers",
+        ).coalesce(2).write.mode("overwrite").parquet(f"{folder}/records")
+        stored = spark.read.parquet(f"{folder}/records")
+        rows = side_rows(stored, plan.left, plan, None)
+        found = rows.count()
+        if found != records:
+            raise SystemExit(f"{found} of {records} records were read: the shape is wrong")
+        process = psutil.Process(jvm.pid)
+        used = []
+        for _ in range(_RUNS):
+            before = sum(process.cpu_times()[:2])
+            rows.write.format("noop").mode("overwrite").save()
+            used.append(sum(process.cpu_times()[:2]) - before)
+    return statistics.median(used[1:]) / records * 1e6
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--shape", action="append", dest="shapes", choices=SHAPES)
+    arguments = parser.parse_args()
+    settings = read_settings(JobSettings)
+    of_plain = plan_of(_PLAIN)
+    jvm = Jvm(settings, of_plain.driver_options, Redaction())
+    try:
+        spark = jvm.session(settings, of_plain.spark_conf)
+        print(machine())
+        print("\n| records | CPU time of a record, µs | more than json, µs |\n|---|--:|--:|")
+        plain = None
+        for name in arguments.shapes or SHAPES:
+            cost = cpu_us_per_record(jvm, spark, SHAPES[name], arguments.records)
+            plain = cost if plain is None else plain
+            print(f"| {name} | {cost:.2f} | {cost - plain:+.2f} |", flush=True)
+    finally:
+        jvm.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
