@@ -1,7 +1,7 @@
 """What it costs to read records: CPU time of a side, from the bytes of a record to its columns.
 
 python -m bench.reading                       all shapes, about 4 minutes
-python -m bench.reading --records 100000 --shape json --shape csv
+python -m bench.reading --thousands 100 --shape csv
 
 Each shape has the same records: a key, an event time and a number, and what its name says. The
 records are in memory, and nothing is joined: compared with the CPU time of a whole join
@@ -48,9 +48,9 @@ class Shape:
     side: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _iso(n: int, **more: Any) -> str:
+def _iso(n: int) -> str:
     time = datetime.fromtimestamp((_BEGIN_MS + n) / 1_000, UTC)
-    return time.isoformat(timespec="milliseconds", **more)
+    return time.isoformat(timespec="milliseconds")
 
 
 def _row(n: int, t: Any) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def plan_of(shape: Shape) -> JoinPlan:
 
 
 def cpu_us_per_record(jvm: Jvm, spark: Any, shape: Shape, records: int) -> float:
-    """CPU time of the JVM for a record, the median of some runs after the first ones."""
+    """CPU time of the JVM for a record, the median of the runs after the first one."""
     plan = plan_of(shape)
     values = [shape.value(n) for n in range(1_000)]
     texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
@@ -143,9 +143,9 @@ def cpu_us_per_record(jvm: Jvm, spark: Any, shape: Shape, records: int) -> float
         ).coalesce(2).write.mode("overwrite").parquet(f"{folder}/records")
         stored = spark.read.parquet(f"{folder}/records")
         rows = side_rows(stored, plan.left, plan, None)
-        found = rows.count()
-        if found != records:
-            raise SystemExit(f"{found} of {records} records were read: the shape is wrong")
+        count = rows.count()
+        if count != records:
+            raise SystemExit(f"{count} of {records} records were read: the shape is wrong")
         process = psutil.Process(jvm.pid)
         used = []
         for _ in range(_RUNS):
@@ -157,7 +157,7 @@ def cpu_us_per_record(jvm: Jvm, spark: Any, shape: Shape, records: int) -> float
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--thousands", type=int, default=1_000, help="of records (1,000)")
     parser.add_argument("--shape", action="append", dest="shapes", choices=SHAPES)
     arguments = parser.parse_args()
     settings = read_settings(JobSettings)
@@ -168,8 +168,9 @@ def main() -> int:
         print(machine())
         print("\n| records | CPU time of a record, µs | more than json, µs |\n|---|--:|--:|")
         plain = None
-        for name in arguments.shapes or SHAPES:
-            cost = cpu_us_per_record(jvm, spark, SHAPES[name], arguments.records)
+        records = arguments.thousands * 1_000
+        for name in dict.fromkeys(["json", *(arguments.shapes or SHAPES)]):
+            cost = cpu_us_per_record(jvm, spark, SHAPES[name], records)
             plain = cost if plain is None else plain
             print(f"| {name} | {cost:.2f} | {cost - plain:+.2f} |", flush=True)
     finally:

@@ -89,30 +89,24 @@ class UnreadGaps:
 def skip_gap(
     plan: JoinPlan, settings: JobSettings, confirm: Callable[[UnreadGaps], bool]
 ) -> tuple[UnreadGaps, bool]:
-    """The gaps before the unread records, and whether they are skipped, if `confirm` returns True.
-    Raises StreamjoinError if a job runs, or if the gaps cannot be skipped."""
+    """The gaps before the unread records, and whether they are skipped: if `confirm` returns True,
+    which is called again if they have changed meanwhile. Raises StreamjoinError if a job runs, or
+    if the gaps cannot be skipped."""
+    shown: UnreadGaps | None = None
     with view_checkpoint(plan, settings) as opened:
-        checkpoint = opened.checkpoint
-
-        def stopped_query() -> StoppedQuery:
-            return StoppedQuery(plan, checkpoint, Query(plan, checkpoint).read_access())
-
-        with leased(checkpoint, STOP_THE_QUERY):
-            repair_logs(opened.folder, datetime.now(UTC))
-            unread = stopped_query().find_gaps()
-        if not (confirm(unread) and unread.gaps):
-            return unread, False
-        # A user may answer after days: everything is read again.
-        with leased(checkpoint, STOP_THE_QUERY):
-            stopped = stopped_query()
-            if stopped.find_gaps() != unread:
-                raise ConflictError(
-                    "the query or its topics have changed since the gaps were shown: repeat the "
-                    "command",
-                    allowed=[],
-                )
-            stopped.skip(unread, datetime.now(UTC))
-        return unread, True
+        while True:
+            # A user may answer after days, so everything is read again after the answer.
+            with leased(opened.checkpoint, STOP_THE_QUERY):
+                repair_logs(opened.folder, datetime.now(UTC))
+                access = Query(plan, opened.checkpoint).read_access()
+                stopped = StoppedQuery(plan, opened.checkpoint, access)
+                unread = stopped.find_gaps()
+                if unread == shown:
+                    stopped.skip(unread, datetime.now(UTC))
+                    return unread, True
+            if not (confirm(unread) and unread.gaps):
+                return unread, False
+            shown = unread
 
 
 class StoppedQuery:
@@ -169,14 +163,7 @@ class StoppedQuery:
                 self._plan, checkpoint, self._kafka.access, last_batch=last
             )
             if batch_id is not None:
-                raise ConflictError(
-                    f"the query has delivered results of batch {batch_id}, after batch {last}, the "
-                    "last one in the checkpoint: it was interrupted, or the checkpoint is an older "
-                    "copy. If a deleted record gave one of these results, the row that it matched "
-                    "would later be emitted as unmatched, too, so the gap cannot be skipped with "
-                    f"exactly-once delivery. {_RESET}",
-                    allowed=[],
-                )
+                raise ConflictError(_delivered(batch_id, last), allowed=[])
         skip(checkpoint, unread.gaps, now)
 
     @property
@@ -185,3 +172,19 @@ class StoppedQuery:
         document = read_document(self._checkpoint.folder, ExactlyOnce)
         is_exactly_once = self._plan.output.delivery is Delivery.EXACTLY_ONCE
         return document.since if is_exactly_once and document is not None else None
+
+
+def _delivered(batch_id: int, last: int) -> str:
+    """`batch_id`: of a batch or interval that has delivered results. `last`: the last batch."""
+    what = (
+        f"the query has delivered results of batch {batch_id}, after batch {last}, the last one in "
+        "the checkpoint: it was interrupted, or the checkpoint is an older copy"
+        if batch_id > last
+        else f"the query was interrupted in interval {batch_id} after it had delivered some "
+        "results, and has not repeated all of it"
+    )
+    return (
+        f"{what}. If a deleted record gave one of these results, the row that it matched would "
+        "later be emitted as unmatched, too, so the gap cannot be skipped with exactly-once "
+        f"delivery. {_RESET}"
+    )

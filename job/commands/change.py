@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from job.commands.output import print_facts
+from job.commands.output import print_facts, warn_on_stderr
 from job.commands.spec_file import create_plans, report_errors
 from job.errors import RequestError
 from job.instants import utc_text
@@ -52,6 +52,7 @@ def change(
             raise RequestError(
                 "invalid options: --json requires --plan, and --undo excludes --plan and --shadow"
             )
+    warn_on_stderr()
     old, new = create_plans([old_spec, new_spec], registry="required")
     with report_errors(new_spec):
         settings = read_settings(JobSettings)

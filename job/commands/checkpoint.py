@@ -6,13 +6,15 @@ from typing import Annotated
 
 import typer
 
-from job.commands.output import AsJson, print_facts
+from job.commands.output import AsJson, print_facts, warn_on_stderr
 from job.commands.spec_file import SpecFile, create_plan, read_spec, report_errors
 from job.errors import RequestError
 from job.settings import JobSettings, read_settings
 
 checkpoint_commands = typer.Typer(
-    help="Maintain the checkpoint of a stopped job.", no_args_is_help=True
+    help="Maintain the checkpoint of a stopped job.",
+    no_args_is_help=True,
+    callback=warn_on_stderr,
 )
 
 Location = Annotated[str, typer.Argument(help="Folder on any file system that Hadoop reaches.")]

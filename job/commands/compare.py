@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from job.commands.output import AsJson, print_facts
+from job.commands.output import AsJson, print_facts, warn_on_stderr
 from job.commands.spec_file import SpecFile, create_plans, epoch_ms, report_errors
 
 
@@ -35,6 +35,7 @@ def compare(
     """
     from job.compare.outputs import compare_outputs
 
+    warn_on_stderr()
     first, second = create_plans([spec, other_spec])
     with report_errors(other_spec):
         report = compare_outputs(

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from job.commands.output import warn_on_stderr
 from job.commands.spec_file import (
     RECORDS_MAX,
     SpecFile,
@@ -17,7 +18,9 @@ from job.commands.spec_file import (
 from job.sql.questions import SqlQuestions
 from job.sql.rows import SqlRows
 
-dead_letter_commands = typer.Typer(help="List and replay dead letters.", no_args_is_help=True)
+dead_letter_commands = typer.Typer(
+    help="List and replay dead letters.", no_args_is_help=True, callback=warn_on_stderr
+)
 
 LetterSide = Annotated[
     Literal["left", "right", "output"] | None, typer.Option(help="Only dead letters of this side.")

@@ -6,6 +6,18 @@ from typing import Annotated
 
 import typer
 
+from job.settings import JobSettings, read_settings
+
+
+def warn_on_stderr() -> None:
+    """Log to stderr, as the job does: stdout has only what the command prints."""
+    # Commands that log nothing start without it.
+    from job.logs import log_to_stderr
+    from job.redaction import Redaction
+
+    log_to_stderr(Redaction(), read_settings(JobSettings).log_format)
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -22,7 +22,6 @@ from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.plan.sql_problems import with_sql_problems
 from job.plan.warnings import warnings
-from job.redaction import Redaction
 from job.settings import JobSettings, LogFormat, read_settings
 from job.spec.document import parsed
 from job.spec.durations import instant
@@ -108,16 +107,10 @@ def create_plans(paths: Sequence[Path], registry: RegistryUse = "if_needed") -> 
 
 
 def plan_with(spec: JoinSpec, sql: SqlQuestions, registry: RegistryUse = "if_needed") -> JoinPlan:
-    """As `create_plan`, with the answers of a process that the caller needs for something else.
-
-    Afterwards warnings are logged to stderr: stdout has only what the command prints.
-    """
-    from job.logs import log_to_stderr
-
-    settings = read_settings(JobSettings)
-    log_to_stderr(Redaction(), settings.log_format)
+    """As `create_plan`, with the answers of a process that the caller needs for something else."""
+    partitions = read_settings(JobSettings).partitions_of_new_state
     readers = _read_schemas(spec, registry, sql)
-    return join_plan(spec, sql, state_partitions=settings.partitions_of_new_state, readers=readers)
+    return join_plan(spec, sql, state_partitions=partitions, readers=readers)
 
 
 def sql_worker(*, heap_mb: int = HEAP_MB) -> SqlWorker:

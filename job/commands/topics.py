@@ -4,10 +4,12 @@ from typing import Annotated
 
 import typer
 
-from job.commands.output import AsJson, print_facts
+from job.commands.output import AsJson, print_facts, warn_on_stderr
 from job.commands.spec_file import SpecFile, create_plan, read_spec, report_errors
 
-topic_commands = typer.Typer(help="Create the topics of a spec.", no_args_is_help=True)
+topic_commands = typer.Typer(
+    help="Create the topics of a spec.", no_args_is_help=True, callback=warn_on_stderr
+)
 
 
 @topic_commands.command("create", epilog="Example: streamjoin topics create join.yaml")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from job.commands.output import AsJson, print_facts
+from job.commands.output import AsJson, print_facts, warn_on_stderr
 from job.commands.running import TokenFile, Url, connected
 from job.commands.spec_file import (
     SIMULATION_HEAP_MB,
@@ -17,7 +17,9 @@ from job.commands.spec_file import (
 from job.sql.questions import SqlQuestions
 from job.sql.rows import SqlRows
 
-output_commands = typer.Typer(help="Check the results of a join.", no_args_is_help=True)
+output_commands = typer.Typer(
+    help="Check the results of a join.", no_args_is_help=True, callback=warn_on_stderr
+)
 
 
 @output_commands.command(

@@ -71,8 +71,10 @@ def ensure_ownership(
 
 
 def check_owners(target: Target, checkpoint: Checkpoint, dead_letters: Slot) -> None:
-    """Raises CheckpointError if another query than that of `target` or one that it has replaced has
-    delivered last under the name."""
+    """Raises CheckpointError if another query has delivered last under the name, and the query of
+    `target` may not replace it."""
+    if checkpoint.may_replace_any_query:
+        return
     with _errors_for_users(target):
         topic = _CommitTopic(target, dead_letters)
         owners, _ = _owners(((slot, topic.owner(slot)) for slot in topic.slots), dead_letters)

@@ -5,7 +5,7 @@ Spark fails only when it reads, and names one partition, but neither the lost of
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from job.errors import RetentionError
 from job.event_time.partitions import Offsets
@@ -34,7 +34,7 @@ class Gap:
     read: int
     """Next offset to read in the checkpoint."""
     earliest: int
-    end: int
+    end: int = field(compare=False)
 
     def __str__(self) -> str:
         place = f"{self.topic} partition {self.partition}"

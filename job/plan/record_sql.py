@@ -23,8 +23,8 @@ from job.plan.value_sql import (
     conversions,
     reason,
     reasons_of_other_formats,
-    value,
     value_sql,
+    values,
 )
 from job.protocol.reasons import REASONS
 from job.spec.durations import milliseconds
@@ -55,9 +55,9 @@ def _in_micros(kind: SqlType) -> SqlType:
 def parsed(side: SidePlan) -> list[str]:
     """The columns of the record, its value as the struct `parsed`, and `text`: the text
     of the value, or the decoder's error message for Avro and Protobuf."""
-    values = value_sql(side)
-    text = f"{values.text} AS text"
-    return ["*", text, f"{values.parsed(side)} AS parsed", *key_sql.parsed(side)]
+    of_format = value_sql(side)
+    text = f"{of_format.text} AS text"
+    return ["*", text, f"{of_format.parsed(side)} AS parsed", *key_sql.parsed(side)]
 
 
 def restored(side: SidePlan) -> list[str]:
@@ -71,10 +71,7 @@ def restored(side: SidePlan) -> list[str]:
 
 def typed(side: SidePlan) -> list[str]:
     """Each column with its name in the dataflow, and `value_reason`."""
-    columns = [
-        f"{value(side, column)} AS `{column_name(side.side, column.name)}`"
-        for column in side.schema.columns
-    ]
+    columns = [f"{sql} AS `{column_name(side.side, name)}`" for name, sql in values(side).items()]
     key_reason = key_sql.reason(side)
     number = side.topics.number_sql("topic", "partition")
     position = f"{position_sql(number, 'offset')} AS {position_column(side.side)}"

@@ -39,7 +39,7 @@ class ValueSql:
     """The value of a column as `parsed` has it."""
     converted: Callable[[SidePlan, SqlType, str], str]
     """The value of the declared type, from SQL of one as `parsed` has it. Null: it is not of this
-    type. The same SQL: `parsed` has values of the type."""
+    type. Returns the same SQL if `parsed` has values of the declared type."""
     is_present: Callable[[SidePlan, str], str]
     """Condition over `text` and `parsed`: the row has the column with this name, of any type."""
     written_time: Callable[[Column], str]
@@ -65,35 +65,38 @@ def conversions(side: SidePlan) -> list[str]:
     The values of one type are one array, so that Spark generates the code of a conversion once. A
     method has at most 64 KB, and the code of 20 timestamps is larger.
     """
-    converted = value_sql(side).converted
-    found = []
-    for index, (kind, columns) in enumerate(_converted(side).items()):
-        values = [value_sql(side).raw(column) for column in columns]
-        if len(values) == 1:
-            sql = converted(side, kind, values[0])
+    of_format = value_sql(side)
+    columns = []
+    for index, (kind, converted) in enumerate(_converted(side).items()):
+        raw = [of_format.raw(column) for column in converted]
+        if len(raw) == 1:
+            sql = of_format.converted(side, kind, raw[0])
         else:
-            sql = f"transform(array({', '.join(values)}), raw -> {converted(side, kind, 'raw')})"
-        found.append(f"{sql} AS {_CONVERTED}{index}")
-    return found
+            each = of_format.converted(side, kind, "raw")
+            sql = f"transform(array({', '.join(raw)}), raw -> {each})"
+        columns.append(f"{sql} AS {_CONVERTED}{index}")
+    return columns
 
 
-def value(side: SidePlan, column: Column) -> str:
-    """A column of the value, over `parsed` and `conversions`. Null if `parsed` has a value that is
-    not of the declared type."""
-    for index, columns in enumerate(_converted(side).values()):
-        if column in columns:
-            place = f"[{columns.index(column)}]" if len(columns) > 1 else ""
-            return f"{_CONVERTED}{index}{place}"
-    return value_sql(side).raw(column)
+def values(side: SidePlan) -> dict[str, str]:
+    """SQL of each column of the value by its name, over `parsed` and `conversions`. Null if
+    `parsed` has a value that is not of the declared type."""
+    of_format = value_sql(side)
+    sql = {column.name: of_format.raw(column) for column in side.schema.columns}
+    for index, converted in enumerate(_converted(side).values()):
+        for place, column in enumerate(converted):
+            element = f"[{place}]" if len(converted) > 1 else ""
+            sql[column.name] = f"{_CONVERTED}{index}{element}"
+    return sql
 
 
 def _converted(side: SidePlan) -> dict[SqlType, list[Column]]:
     """The columns whose values are converted, by type."""
-    found: dict[SqlType, list[Column]] = {}
+    of_type: dict[SqlType, list[Column]] = {}
     for column in side.schema.columns:
-        if value_sql(side).converted(side, column.type, "raw") != "raw":
-            found.setdefault(column.type, []).append(column)
-    return found
+        of_type.setdefault(column.type, []).append(column)
+    convert = value_sql(side).converted
+    return {kind: each for kind, each in of_type.items() if convert(side, kind, "raw") != "raw"}
 
 
 def reasons_of_other_formats(side: SidePlan) -> frozenset[str]:
@@ -113,10 +116,11 @@ def reason(side: SidePlan) -> str:
 def _unreadable_columns(side: SidePlan) -> list[str]:
     """For each column that is converted: the condition that it is not null, and has no value of its
     declared type. Excludes the event time."""
+    raw, value = value_sql(side).raw, values(side)
     return [
-        f"({value_sql(side).raw(column)} IS NOT NULL AND {value(side, column)} IS NULL)"
-        for columns in _converted(side).values()
-        for column in columns
+        f"({raw(column)} IS NOT NULL AND {value[column.name]} IS NULL)"
+        for converted in _converted(side).values()
+        for column in converted
         if column.name != side.event_time
     ]
 

@@ -43,6 +43,7 @@ class Report:
         found = self.comparison
         return {
             "agrees": found.agrees,
+            "passes": self.passes,
             "read": list(self.read),
             "counts": {"agree": found.agree, **{kind: found.differences[kind] for kind in _WORDS}},
             "not_checked": {

@@ -240,7 +240,7 @@ def output_part(plan: JoinPlan, client: AdminClient, since_ms: int | None) -> To
 
 
 def _interval_seconds(plan: JoinPlan) -> float:
-    """How long a transaction of the job is open."""
+    """Of the real-time engine, whose transactions are open for an interval. 0: of micro-batches."""
     real_time = plan.real_time
     return 0 if real_time is None else real_time.checkpoint_interval.total_seconds()
 

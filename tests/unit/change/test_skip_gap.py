@@ -1,5 +1,6 @@
 """Deleted records are skipped with the state kept, and only if they have no effect yet."""
 
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from job.change import skip_gap
-from job.change.skip_gap import StoppedQuery
+from job.change.skip_gap import StoppedQuery, UnreadGaps
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.documents import ExactlyOnce, SkippedRecords, read_document, write_document
 from job.checkpoint.skipped import read_skipped, skip
@@ -138,9 +139,13 @@ def test_gap_is_not_skipped_if_the_interrupted_batch_has_delivered(
         stopped.skip()
     assert (OLD, False) == (stopped.checkpoint.offsets, stopped.checkpoint.is_committed)
 
+    stopped.unfinished = 6
+    with pytest.raises(ConflictError, match=r"interrupted in interval 6 .* not repeated all"):
+        stopped.skip()
+
     stopped.unfinished = None
     assert not stopped.skip()
-    assert 2 == stopped.fenced
+    assert 3 == stopped.fenced
 
 
 @pytest.mark.parametrize(
@@ -178,3 +183,59 @@ def test_partition_that_has_lost_records_that_were_read_is_refused(
         RetentionError, match=r"was read up to offset 5, and now ends at 3\n.*ids of"
     ):
         stopped.skip()
+
+
+class Reading:
+    """What each reading of a stopped query finds."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *found: UnreadGaps) -> None:
+        self._found = iter(found)
+        self.asked: list[UnreadGaps] = []
+        self.skipped: list[UnreadGaps] = []
+        opened = SimpleNamespace(checkpoint=None, folder=None)
+        for name, value in {
+            "view_checkpoint": lambda *_: nullcontext(opened),
+            "leased": lambda *_: nullcontext(),
+            "repair_logs": lambda *_: None,
+            "Query": lambda *_: SimpleNamespace(read_access=lambda: None),
+            "StoppedQuery": lambda *_: self,
+        }.items():
+            monkeypatch.setattr(skip_gap, name, value)
+
+    def find_gaps(self) -> UnreadGaps:
+        return next(self._found)
+
+    def skip(self, unread: UnreadGaps, _: datetime) -> None:
+        self.skipped.append(unread)
+
+    def confirm(self, unread: UnreadGaps) -> bool:
+        self.asked.append(unread)
+        return True
+
+    def run(self) -> tuple[UnreadGaps, bool]:
+        nothing: Any = None
+        return skip_gap.skip_gap(nothing, nothing, self.confirm)
+
+
+def unread(*gaps: Gap) -> UnreadGaps:
+    return UnreadGaps("q", 6, gaps, may_be_delivered=False)
+
+
+def test_gap_is_skipped_although_new_records_arrive_while_the_user_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = (unread(Gap("left", "a", 1, 5, 9, end)) for end in (30, 31))
+    reading = Reading(monkeypatch, first, second)
+
+    assert (second, True) == reading.run()
+    assert ([first], [second]) == (reading.asked, reading.skipped)
+
+
+def test_user_is_asked_again_if_more_records_were_deleted_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, more = (unread(Gap("left", "a", 1, 5, earliest, 30)) for earliest in (9, 12))
+    reading = Reading(monkeypatch, first, more, more)
+
+    assert (more, True) == reading.run()
+    assert ([first, more], [more]) == (reading.asked, reading.skipped)

@@ -4,10 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
+import structlog
 from typer.testing import CliRunner
 
 from job.__main__ import app
 from job.checkpoint import cli
+from job.commands import spec_file
+from job.logs import log_to_stderr
+from job.redaction import Redaction
+from job.spec.spec import spec_from_yaml
+from tests.sql_worker import SQL
 from tests.unit.specs import spec_yaml
 
 
@@ -29,6 +35,35 @@ def test_problems_of_a_spec_are_json_on_stdout_and_text_on_stderr(
         assert (2 if problems else 0) == done.exit_code
         assert bool(problems) == ("1 problem\n  left.watermark_delay" in done.stderr)
         assert "s3cret" not in done.output
+
+
+def test_warnings_are_logged_to_stderr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def verify(*_: object) -> list[cli.Check]:
+        structlog.get_logger().warning("event_times_not_read", reason="damaged")
+        return []
+
+    monkeypatch.setattr("job.commands.checkpoint.create_plan", lambda _: None)
+    monkeypatch.setattr(cli, "verify", verify)
+    file = tmp_path / "join.yaml"
+    file.write_text(spec_yaml())
+
+    done = CliRunner().invoke(app, ["checkpoint", "verify", "--json", str(file)])
+
+    assert [] == json.loads(done.stdout)
+    assert "event_times_not_read" in done.stderr
+
+
+def test_plan_of_the_job_keeps_the_redaction_of_its_log(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    redaction = Redaction()
+    redaction.add(["hunter2"])
+    log_to_stderr(redaction, "json")
+    spec_file.plan_with(spec_from_yaml(spec_yaml(), {}), SQL)
+
+    structlog.get_logger().warning("refused", reason="hunter2")
+
+    assert "[redacted]" in capsys.readouterr().err
 
 
 def test_json_of_a_check_has_the_exit_code_of_its_text(

@@ -2,10 +2,12 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from job.delivery import ownership
 from job.delivery.commit_protocol import NO_BATCH, Marker, Step
 from job.delivery.delivered import Delivered
 from job.delivery.ownership import _replace_queries, _Writer
@@ -74,6 +76,33 @@ def test_reset_is_consent_once() -> None:
 def test_query_that_was_replaced_cannot_take_its_name_back() -> None:
     with pytest.raises(CheckpointError, match="POST /v1/query/reset"):
         replaced(Checkpoint(last_batch_id=7), {"newest"}, new_query=True)
+
+
+@pytest.mark.parametrize(
+    ("owners", "checkpoint", "is_refused"),
+    [
+        ([None, None], Checkpoint(), False),
+        (["new", None], Checkpoint(), False),
+        (["new", "other"], Checkpoint(), True),
+        (["old", "new"], Checkpoint(replaced_queries=frozenset({"old"})), False),
+        (["other"], Checkpoint(may_replace_any_query=True), False),
+    ],
+)
+def test_owners_are_this_query_or_those_that_it_may_replace(
+    monkeypatch: pytest.MonkeyPatch,
+    owners: list[str | None],
+    checkpoint: Any,
+    is_refused: bool,
+) -> None:
+    slots = [slot_of(partition) for partition in range(len(owners))]
+    topic = SimpleNamespace(slots=slots, owner=dict(zip(slots, owners, strict=True)).__getitem__)
+    monkeypatch.setattr(ownership, "_CommitTopic", lambda *_: topic)
+
+    if is_refused:
+        with pytest.raises(CheckpointError, match="That query has replaced this one"):
+            ownership.check_owners(TARGET, checkpoint, slot_of(9))
+    else:
+        ownership.check_owners(TARGET, checkpoint, slot_of(9))
 
 
 def test_first_batch_with_a_marker_may_follow_batches_without() -> None:

@@ -58,6 +58,19 @@ def test_text_without_offset_is_a_time_of_the_side():
     assert [1, 2, 3] == [result["k"] for result in found]
 
 
+def test_all_times_of_a_record_are_in_the_zone_of_the_side():
+    made = plan(
+        **SHANGHAI,
+        left__schema="k INT, t TIMESTAMP, v INT, first TIMESTAMP, second TIMESTAMP",
+        output__columns={"k": "left.k", "first": "left.first", "second": "left.second"},
+    )
+    left = [at(1, "2024-03-01T18:00:00", first="2024-03-01T09:30:00,5", second="2024-03-01T07:00Z")]
+
+    [found] = results(made, left, [at(1, "2024-03-01T10:00:00")])
+    times = {"first": "2024-03-01T01:30:00.500Z", "second": "2024-03-01T07:00:00.000Z"}
+    assert {"k": 1, **times} == found
+
+
 @pytest.mark.parametrize(
     ("expression", "value"),
     [

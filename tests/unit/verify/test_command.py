@@ -3,19 +3,21 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from job.__main__ import app
 from job.api.client import SocketClient
+from job.kafka.topic_settings import TopicSettings
 from job.protocol.control import control_socket
 from job.protocol.status import JobStatus
 from job.verify import verify
 from job.verify.comparison import Comparison, Difference, Shown
 from job.verify.joined import CLOCKS_MS, Progress
 from job.verify.report import Report
+from job.verify.topics import TopicPart
 from tests.unit.service.builders import (
     NO_BROKER,
     NOW,
@@ -26,6 +28,9 @@ from tests.unit.service.builders import (
     status_after,
 )
 from tests.unit.specs import plan, spec_yaml
+
+if TYPE_CHECKING:
+    from job.kafka.kafka_admin import KafkaAdmin
 
 
 @pytest.fixture
@@ -71,13 +76,30 @@ def test_differences_exit_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     comparison.add(Difference.MISSING, Shown("impressions/0/1|", "both were joined", None))
     differing = verified(tmp_path, "--json")
 
-    assert (0, 1) == (agreeing.exit_code, differing.exit_code)
+    comparison = Comparison()
+    nothing_checked = verified(tmp_path)
+
+    assert (0, 1, 1) == (agreeing.exit_code, differing.exit_code, nothing_checked.exit_code)
+    assert "No results were checked." in nothing_checked.stdout
     assert agreeing.stdout.startswith("clicks: 3 records\n")
     assert {"agree": 3, "missing": 1} == {
         name: count for name, count in json.loads(differing.stdout)["counts"].items() if count
     }
     noon_ms = round(NOW.timestamp() * 1000)
-    assert [(noon_ms, noon_ms), (None, None)] == calls
+    assert [(noon_ms, noon_ms), (None, None), (None, None)] == calls
+
+
+@pytest.mark.parametrize("is_hidden", [True, False])
+def test_output_with_an_open_transaction_may_lack_any_result(
+    monkeypatch: pytest.MonkeyPatch, is_hidden: bool
+) -> None:
+    settings = TopicSettings("o", {"cleanup.policy": "delete"}, None)
+    monkeypatch.setattr(verify, "read_settings", lambda *_: settings)
+    part = TopicPart("o", {0: 0}, {0: 0}, {0: 9}, is_hidden=is_hidden)
+
+    read = verify._output_read(plan(), cast("KafkaAdmin", None), part)
+
+    assert is_hidden == read.may_lack_any
 
 
 @pytest.mark.parametrize(
