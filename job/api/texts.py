@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from job.api.offsets import OffsetsView
 from job.api.query import QueryView, SideView
 from job.protocol.reports import CommandReport
+from job.protocol.status import QueryState
 from job.spec.durations import rounded_text
 from job.spec.sides import SIDES
 
@@ -17,6 +18,9 @@ def state_lines(query: QueryView, now: datetime) -> Iterator[str]:
     yield name_text(query)
     yield state_text(query, now)
     yield from event_lines(query)
+    # That of a failed query is its last failure.
+    if query.diagnosis and query.state is not QueryState.FAILED:
+        yield query.diagnosis
     yield ""
     yield from aligned(
         [

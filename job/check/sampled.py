@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from job.check.finding import Finding, info, warning
 from job.check.reading import ReadRecord
 from job.plan.side_plan import SidePlan
 from job.semantics.json_lines import Members, any_json
-from job.spec.durations import duration_text, milliseconds
+from job.spec.durations import duration_text, milliseconds, rounded_text
 from job.spec.value_format import Format
 
 _SHARE_SHOWN = 3
@@ -131,7 +132,8 @@ def _fields(side: SidePlan, read: Sequence[ReadRecord]) -> dict[str, None]:
 def _times(side: SidePlan, found: Measured) -> Iterator[Finding]:
     rate = "" if found.rate is None else f"about {found.rate:,.3g} records/s; "
     delay = duration_text(side.watermark_delay)
-    disorder = f"{rate}rows are up to {found.disorder_ms / 1000:,.3g} s out of order"
+    by = rounded_text(timedelta(milliseconds=found.disorder_ms))
+    disorder = f"{rate}rows are up to {by} out of order"
     if found.late:
         yield warning(
             side.topic,

@@ -8,6 +8,7 @@ from confluent_kafka import KafkaException
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.state_reader import StateReader
+from job.checkpoint.successor import read_replay
 from job.checkpoint.watermark_history import WatermarkHistory
 from job.control.watermark_sentences import held_back, not_running
 from job.errors import RequestError
@@ -65,13 +66,18 @@ def explain_key(
         raise no_broker(access, error) from error
     except EvaluationError as error:
         raise RequestError(f"the query would fail on the records of this key: {error}") from error
-    history = WatermarkHistory(Checkpoint(reader.spark, plan.checkpoint).folder)
+    checkpoint = Checkpoint(reader.spark, plan.checkpoint)
+    history = WatermarkHistory(checkpoint.folder)
+    replay, reset = read_replay(checkpoint), status.last_reset
+    reset_at = None if reset is None else reset.completed_at
     facts = RunningFacts(
         plan=plan,
         watermark_ms=None if status.watermark is None else to_epoch_ms(status.watermark),
         state=state,
         topics=topics,
         evaluated=evaluated,
+        cut=None if replay is None else replay.ends,
+        reset_ms=None if reset_at is None else to_epoch_ms(reset_at),
         history=[*history.lines(max(since_ms, now_ms - milliseconds(KEPT))), present],
     )
     explained = explained_key(facts)

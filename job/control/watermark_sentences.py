@@ -1,6 +1,7 @@
 """Sentences about a query that does not run, and about what holds its watermark back. Pure."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 from job.instants import utc_text
 from job.protocol.status import JobStatus, QueryState
@@ -65,8 +66,13 @@ def _slower_side(status: JobStatus, slower: Side) -> str:
             f"{utc_text(watermark)}: it has unread records. The watermark advances as they are "
             "read."
         )
+    longer_ms = status.watermark_delay_ms[slower] - status.watermark_delay_ms[other]
+    by_delay = min(timedelta(milliseconds=longer_ms), ahead - watermark)
+    because = ""
+    if 2 * by_delay >= ahead - watermark:
+        because = f", {rounded_text(by_delay)} of it because {slower}.watermark_delay is longer"
     return (
         f"The {slower} side holds the watermark back, at {utc_text(watermark)}: the {other} side "
-        f"is {rounded_text(ahead - watermark)} ahead. The watermark advances when newer {slower} "
-        "records arrive."
+        f"is {rounded_text(ahead - watermark)} ahead{because}. The watermark advances when newer "
+        f"{slower} records arrive."
     )

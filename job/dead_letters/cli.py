@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from job.dead_letters.headers import DeadLetter
+from job.dead_letters.headers import VALUE_TOO_LARGE, DeadLetter
 from job.dead_letters.replay import Replayed, letters, replay
 from job.dead_letters.shown import BYTES_MAX, shown, text_of
 from job.errors import RequestError
@@ -173,7 +173,11 @@ def _time(letter: DeadLetter) -> str | None:
 
 
 def _value(letter: DeadLetter) -> str:
-    return shown(letter.value) if letter.is_whole else "not in the dead letter: it was too large"
+    if letter.is_whole:
+        return shown(letter.value)
+    if letter.side == "output" and letter.reason != VALUE_TOO_LARGE:
+        return "not in the dead letter: the result was not computed"
+    return "not in the dead letter: it was too large"
 
 
 def _as_json(letter: DeadLetter) -> dict[str, object]:

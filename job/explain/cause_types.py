@@ -35,6 +35,11 @@ class Untraced:
 
 
 @dataclass(frozen=True)
+class ReadBeforeChange:
+    """The query before the change has read the row, and nothing of it was found."""
+
+
+@dataclass(frozen=True)
 class Duplicate:
     of: Place
 
@@ -102,6 +107,13 @@ class OtherUnread:
 
 
 @dataclass(frozen=True)
+class KeptBack:
+    """The row would match, and both rows were read before the change."""
+
+    other: Place
+
+
+@dataclass(frozen=True)
 class OtherNotJoined:
     """The only row that could match is not joined."""
 
@@ -111,7 +123,7 @@ class OtherNotJoined:
 
 
 NoMatch: TypeAlias = (
-    NoRow | NotCompared | OutsideWindow | ConditionFalse | OtherUnread | OtherNotJoined
+    NoRow | NotCompared | OutsideWindow | ConditionFalse | OtherUnread | KeptBack | OtherNotJoined
 )
 
 
@@ -167,6 +179,7 @@ Cause: TypeAlias = (
     | Excluded
     | Late
     | Untraced
+    | ReadBeforeChange
     | Duplicate
     | Matched
     | MatchNotEmitted

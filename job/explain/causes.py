@@ -14,6 +14,7 @@ from job.explain.cause_types import (
     Excluded,
     Expired,
     ExpiredWithoutTrace,
+    KeptBack,
     Late,
     Matched,
     MatchNotEmitted,
@@ -24,6 +25,7 @@ from job.explain.cause_types import (
     OtherNotJoined,
     OtherUnread,
     OutsideWindow,
+    ReadBeforeChange,
     ResultFiltered,
     ResultNotFound,
     ResultNotWritten,
@@ -58,7 +60,14 @@ def cause(facts: Facts, record: KeyRecord) -> Cause:
         return emitted
     if (out := _not_joined(facts, record)) is not None:
         return out
-    matching = [(other, pair) for other, pair in _pairs(facts, record) if pair.matches]
+    is_stored = record.row in facts.stored
+    matching = [
+        (other, pair)
+        for other, pair in _pairs(facts, record)
+        if pair.matches and not _are_before_change(facts, record, other)
+    ]
+    if record.row in facts.before_change and not is_stored and not matching:
+        return ReadBeforeChange()
     joined = [
         (other, pair)
         for other, pair in matching
@@ -199,7 +208,7 @@ def _no_match(facts: Facts, record: KeyRecord) -> NoMatch:
     pairs = list(_pairs(facts, record))
     for other, pair in pairs:
         if pair.matches:
-            return _would_match(facts, other)
+            return _would_match(facts, record, other)
     for other, pair in pairs:
         if pair.is_in_window:
             return ConditionFalse(other.place)
@@ -218,8 +227,10 @@ def _no_match(facts: Facts, record: KeyRecord) -> NoMatch:
     return NotCompared(others[0].place) if others else NoRow(OTHER_SIDE[record.side])
 
 
-def _would_match(facts: Facts, other: KeyRecord) -> NoMatch:
+def _would_match(facts: Facts, record: KeyRecord, other: KeyRecord) -> NoMatch:
     """Why a row that matches by its content is no match."""
+    if _are_before_change(facts, record, other):
+        return KeptBack(other.place)
     out = _not_joined(facts, other)
     if isinstance(out, Unread):
         return OtherUnread(other.place)
@@ -234,6 +245,10 @@ def _pairs(facts: Facts, record: KeyRecord) -> Iterator[tuple[KeyRecord, Pair]]:
     for other in facts.others(record):
         if (pair := facts.pair(record, other)) is not None:
             yield other, pair
+
+
+def _are_before_change(facts: Facts, record: KeyRecord, other: KeyRecord) -> bool:
+    return {record.row, other.row} <= facts.before_change
 
 
 def _may_be_late(facts: Facts, record: KeyRecord) -> bool:

@@ -30,6 +30,11 @@ class RunningFacts:
     state: Mapping[Side, KeyRows]
     topics: KeyTopics
     evaluated: Evaluated
+    cut: Mapping[Side, Mapping[int, int]] | None
+    """Offsets up to which the query before the last change has read, by the number of the
+    partition. None: there was no change."""
+    reset_ms: int | None
+    """Time of the last reset. None: there was none."""
     history: Sequence[WatermarkLine]
     """The last line is the present one. It is older than the state: a record before its offsets was
     read by a batch of this state."""
@@ -95,6 +100,8 @@ def _facts(running: RunningFacts) -> Facts:
         watermark_ms=running.watermark_ms,
         pace=pace(running.history[:-1], running.present.at_ms, running.watermark_ms),
         output=topics.output,
+        before_change=frozenset(_before(running.cut, ordered)),
+        reset_ms=running.reset_ms,
         history_from_ms=running.history[0].at_ms if len(running.history) > 1 else None,
     )
 
@@ -119,6 +126,14 @@ def _unread(present: WatermarkLine, records: Sequence[KeyRecord]) -> Iterator[tu
             yield record.row, record.place.offset - next_offset
 
 
+def _before(
+    cut: Mapping[Side, Mapping[int, int]] | None, records: Sequence[KeyRecord]
+) -> Iterator[RowId]:
+    for record in records:
+        if cut is not None and record.place.offset < cut[record.side].get(record.partition, 0):
+            yield record.row
+
+
 def _watermarks(
     running: RunningFacts, records: Sequence[KeyRecord]
 ) -> Iterator[tuple[RowId, Bounds]]:
@@ -135,7 +150,10 @@ def _watermarks(
 
 def _records(facts: Facts, found: Sequence[tuple[KeyRecord, Cause]]) -> Iterator[str]:
     if not found:
-        yield "No record with this key is in what was read of the topics, and none is in state."
+        yield (
+            "No record with this key is in what was read of the topics, and none is in state. To "
+            "read earlier records, set `since`."
+        )
     for record, cause in found:
         yield sentence(facts, record, cause)
 

@@ -154,6 +154,10 @@ class Facts:
     """None: unknown."""
     output: OutputRead | None = None
     """None: a simulation, where each result is known."""
+    before_change: frozenset[RowId] = frozenset()
+    """Rows that the query before the last change has read. Their pairs are its results."""
+    reset_ms: int | None = None
+    """Time of the last reset. None: there was none."""
     history_from_ms: int | None = None
     """First line of the watermark history. None: it is empty."""
 

@@ -13,6 +13,7 @@ from job.explain.cause_types import (
     Excluded,
     Expired,
     ExpiredWithoutTrace,
+    KeptBack,
     Late,
     Matched,
     MatchNotEmitted,
@@ -23,6 +24,7 @@ from job.explain.cause_types import (
     OtherNotJoined,
     OtherUnread,
     OutsideWindow,
+    ReadBeforeChange,
     ResultFiltered,
     ResultNotFound,
     ResultNotWritten,
@@ -77,7 +79,14 @@ def _what(facts: Facts, record: KeyRecord, cause: Cause) -> str:
                 if record.row in facts.watermarks
                 else (f", and {_no_history(facts)}, which would show whether it was late")
             )
-            return f"is neither in state nor in what was read of {where}{history}"
+            return f"is neither in state nor in what was read of {where}{history}{_reset(facts)}"
+        case ReadBeforeChange():
+            where = "the output" if facts.output is None else facts.output.topic
+            return (
+                "was read by the query before the last change, by whose spec it was emitted or "
+                f"not, and has no result in what was read of {where}; the present query joins it "
+                "only with later records"
+            )
         case Duplicate():
             deduplication = plan.side(record.side).deduplication
             return (
@@ -263,6 +272,11 @@ def _no_match(facts: Facts, record: KeyRecord, because: NoMatch) -> str:
             condition = facts.plan.condition
             text = "" if condition is None else f" ({condition.text})"
             return f"join.condition{text} is not true with {_place(other, because.other)}"
+        case KeptBack():
+            return (
+                f"{_place(other, because.other)} matches it by the spec after the last change, and "
+                "both were read before it: their pair is not emitted"
+            )
         case OtherUnread():
             return f"{_place(other, because.other)} is not read yet"
         case OtherNotJoined():
@@ -336,6 +350,15 @@ def _no_history(facts: Facts) -> str:
         return "the watermark history is empty"
     begin = time_text(facts.history_from_ms)
     return f"the watermark history, from {begin}, does not contain the time at which it was read"
+
+
+def _reset(facts: Facts) -> str:
+    if facts.reset_ms is None:
+        return ""
+    return (
+        f". The query was reset at {time_text(facts.reset_ms)}, which removed all rows in state: a "
+        "row that it had read before, and does not read again, is lost"
+    )
 
 
 def _output_filter(facts: Facts) -> str:

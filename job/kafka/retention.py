@@ -16,6 +16,7 @@ from job.spec.sides import SIDES, Side
 from job.spec.source_topics import SourceTopics
 from job.spec.start_positions import StartPositions
 
+STOP_A_JOB = "`stop` (a job that has ended: `streamjoin run SPEC --keep-running` before)"
 _CONTINUE = "To continue without them: "
 _KEEP_STATE = (
     "To continue without them and keep the state: `stop`, or end the job; then `streamjoin "
@@ -143,7 +144,7 @@ def _describe_gaps(plan: JoinPlan, gaps: list[Gap], *, keeps_state: bool) -> str
     return (
         f"records were deleted before they were read:\n{lines}\n"
         "Retention or a user deleted them, or the topic was created again; their results would be "
-        f"missing silently. {_KEEP_STATE if keeps_state else _CONTINUE}`stop`, then "
-        f"{request} (and the query's name as `confirm`), then `resume`. The join starts there with "
-        "empty state: rows now in state are not joined"
+        f"missing silently. {_KEEP_STATE if keeps_state else _CONTINUE}"
+        f"{STOP_A_JOB}, then {request} (and the query's name as `confirm`), then `resume`. "
+        "The join starts there with empty state: rows now in state are not joined"
     )

@@ -17,6 +17,7 @@ from job.errors import CheckpointError, RetentionError, StreamjoinError
 from job.event_time.partitions import Offsets
 from job.kafka.clients import ANSWER_SECONDS, AdminClient, answer
 from job.kafka.kafka_admin import KafkaAdmin
+from job.kafka.retention import STOP_A_JOB
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
 from job.spec.output import Delivery
@@ -196,9 +197,9 @@ def _input_topic_error(
     return RetentionError(
         f"input topics were deleted and created again:\n{lines}\n"
         "The offsets in the checkpoint belong to the deleted topics, so records of the new ones "
-        f"would be skipped. To read the new ones from the beginning: `stop`, then {request} (and "
-        "the query's name as `confirm`), then `resume`. The join starts again with empty state: "
-        "rows now waiting in state are not joined"
+        f"would be skipped. To read the new ones from the beginning: {STOP_A_JOB}, then {request} "
+        "(and the query's name as `confirm`), then `resume`. The join starts again with empty "
+        "state: rows now waiting in state are not joined"
     )
 
 

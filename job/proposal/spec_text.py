@@ -40,6 +40,7 @@ def spec_text(proposal: Proposal, sql: SqlQuestions) -> str:
         f"checkpoint: {scalar(f'./data/{proposal.name}')}   # in production on HDFS or S3",
         "dead_letter:   # bad records, each with its reason",
         f"  topic: {scalar(f'{proposal.output_topic}.dead')}",
+        "on_late_row: dead_letter   # or drop: late rows are only counted",
     ]
     return "\n".join(lines) + "\n"
 

@@ -42,6 +42,15 @@ def test_query_that_emits_nothing_is_named(state: QueryState, text: str) -> None
         ),
         (
             event_times(NOW_MS),
+            event_times(NOW_MS),
+            (
+                "The right side holds the watermark back, at 2026-11-20T11:59:48.500Z: the left "
+                "side is 1.5 s ahead, 1.5 s of it because right.watermark_delay is longer. The "
+                "watermark advances when newer right records arrive."
+            ),
+        ),
+        (
+            event_times(NOW_MS),
             event_times(NOW_MS - MINUTE_MS, held_back_by=1),
             (
                 "Partition 1 of the right side holds the watermark back, at 2026-11-20T11:58:48."

@@ -1,5 +1,6 @@
 """The explanation of a key of a running join: facts of topics, state and history, and sentences."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -28,6 +29,8 @@ def explained(
     *records: KeyRecord,
     state: list[StateRow] | None = None,
     history: tuple[WatermarkLine, ...] = (PRESENT,),
+    cut: Mapping[Side, Mapping[int, int]] | None = None,
+    reset_ms: int | None = None,
     **topics: Any,
 ) -> list[str]:
     def key_rows(of: Side) -> KeyRows:
@@ -43,6 +46,8 @@ def explained(
             topics=KeyTopics(**{"output": output, **topics}),
             evaluated=Evaluated(records, {}),
             history=history,
+            cut=cut,
+            reset_ms=reset_ms,
         )
     )
     return [*found.records, *found.read]
@@ -69,7 +74,10 @@ def test_key_without_records_says_so_and_how_far_the_topics_were_read() -> None:
     ]
 
     assert [
-        "No record with this key is in what was read of the topics, and none is in state.",
+        (
+            "No record with this key is in what was read of the topics, and none is in state. To read "
+            "earlier records, set `since`."
+        ),
         "Read clicks from 2026-11-20T11:59:00.000Z to its end.",
         (
             "Read impressions from 2026-11-20T11:59:00.000Z, only to 2026-11-20T11:59:30.000Z: the "
@@ -180,3 +188,18 @@ def test_row_in_state_is_read_even_if_its_batch_ended_after_the_present_line() -
     before = PRESENT.model_copy(update={"left_offsets": {1: 15}})
 
     assert explained(RECORD, state=[state_row()], history=(before,))[0].startswith(f"{L} {WAITS}")
+
+
+def test_row_that_the_query_before_the_change_has_read_is_not_late() -> None:
+    cut: dict[Side, dict[int, int]] = {"left": {LEFT.partition: LEFT.offset + 1}, "right": {}}
+    [sentence, *_] = explained(RECORD, cut=cut)
+    assert "was read by the query before the last change" in sentence
+
+    cut["left"][LEFT.partition] = LEFT.offset
+    [sentence, *_] = explained(RECORD, cut=cut)
+    assert "before the last change" not in sentence
+
+
+def test_untraced_row_has_the_time_of_the_reset() -> None:
+    [sentence, *_] = explained(RECORD, reset_ms=NOW_MS)
+    assert "The query was reset at 2026-11-20T12:00:00.000Z, which removed all rows" in sentence
