@@ -78,9 +78,9 @@ def test_disorder_is_compared_with_the_watermark_delay_by_partition() -> None:
     in_order = [read(10), read(9), read(1, partition=1)]
 
     assert texts(*in_order)[-1].startswith("info: rows are up to ")
-    assert "rows are up to 1 s out of order, watermark_delay is 2 seconds" in texts(*in_order)[-1]
+    assert "rows are up to 1.0 s out of order, watermark_delay is 2 seconds" in texts(*in_order)[-1]
     assert (
-        "3 s out of order: 1 of 2 would be late with watermark_delay 2 seconds; increase "
+        "3.0 s out of order: 1 of 2 would be late with watermark_delay 2 seconds; increase "
         "left.watermark_delay to keep them" in texts(read(10), read(7))[-1]
     )
 

@@ -394,14 +394,3 @@ def test_expired_row_may_have_a_result_that_was_not_read(
         watermark_ms=NOW_MS + 2 * HOUR_MS,
         output=replace(OUTPUT, is_complete=False),
     )
-
-
-def test_pair_of_rows_that_were_read_before_the_change_is_kept_back() -> None:
-    left, right = record(), record("right")
-    before = frozenset({left.row, right.row})
-    waiting = {left.row: StoredRow(NOW_MS + HOUR_MS, matched=False)}
-
-    both = explained(left, right, pair=MATCHING, stored=waiting, before_change=before)
-    assert "matches it by the spec after the last change, and both were read before it" in both
-    one = explained(left, right, pair=MATCHING, stored=waiting, before_change=frozenset({left.row}))
-    assert "before the last change" not in one

@@ -9,12 +9,23 @@ from job.dead_letters.headers import OFFSET, PARTITION, REASON, SIDE, TOPIC, dea
 from job.event_time.history import WatermarkLine
 from job.explain.evaluation import Evaluated
 from job.explain.explanation import RunningFacts, explained_key
-from job.explain.facts import KeyRecord, Letter, OutputRead, Result
+from job.explain.facts import KeyRecord, Letter, OutputRead, Result, StoredRow
 from job.explain.topics import KeyTopics, TopicRead, add_letter, name_rows
 from job.plan.result_id import Place
 from job.protocol.results import KeyRows, StateRow
 from job.spec.sides import Side
-from tests.unit.explain.test_causes import LEFT, MINUTE_MS, NOW_MS, RIGHT, L, outer
+from tests.unit.explain.test_causes import (
+    HOUR_MS,
+    LEFT,
+    MATCHING,
+    MINUTE_MS,
+    NOW_MS,
+    RIGHT,
+    L,
+    outer,
+    record,
+)
+from tests.unit.explain.test_causes import explained as of_first
 from tests.unit.service.builders import NOW
 
 PRESENT = WatermarkLine(
@@ -75,8 +86,8 @@ def test_key_without_records_says_so_and_how_far_the_topics_were_read() -> None:
 
     assert [
         (
-            "No record with this key is in what was read of the topics, and none is in state. To read "
-            "earlier records, set `since`."
+            "No record with this key is in what was read of the topics, and none is in state. To "
+            "read earlier records, set `since`."
         ),
         "Read clicks from 2026-11-20T11:59:00.000Z to its end.",
         (
@@ -203,3 +214,14 @@ def test_row_that_the_query_before_the_change_has_read_is_not_late() -> None:
 def test_untraced_row_has_the_time_of_the_reset() -> None:
     [sentence, *_] = explained(RECORD, reset_ms=NOW_MS)
     assert "The query was reset at 2026-11-20T12:00:00.000Z, which removed all rows" in sentence
+
+
+def test_pair_of_rows_that_were_read_before_the_change_is_kept_back() -> None:
+    left, right = record(), record("right")
+    before = frozenset({left.row, right.row})
+    waiting = {left.row: StoredRow(NOW_MS + HOUR_MS, matched=False)}
+
+    both = of_first(left, right, pair=MATCHING, stored=waiting, before_change=before)
+    assert "matches it by the spec after the last change, and both were read before it" in both
+    one = of_first(left, right, pair=MATCHING, stored=waiting, before_change=frozenset({left.row}))
+    assert "before the last change" not in one
