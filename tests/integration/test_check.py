@@ -51,7 +51,7 @@ def test_check_reports_what_topics_and_records_lack(kafka: EmbeddedKafka) -> Non
         "info check_left: left input, 2 partitions",
         "warning check_left: 1 of 21 records are bad (malformed_json), e.g. 0/20: the value is not",
         "warning check_left: column campaign is null in all 20 records: the records have Campaign",
-        "info check_left: about 1 records/s; rows are up to 0 s out of order",
+        "info check_left: about 1 records/s; rows are up to 0.0 s out of order",
         "warning check_right: is compacted",
         "warning check_right: 1 of 1 records are bad (absurd_event_time), e.g. 0/0: field clicked",
         "problem check_right: all 1 records of the sample are bad",
