@@ -105,7 +105,7 @@ def delay_a_commit(harness: Harness, proxy: Proxy) -> None:
     proxy.wait_until_caught(answers[0])
     slots.wait_for_marker(0)
     # The first answer may be that the transaction before is not over: nothing is written then.
-    wait_until(lambda: harness.hides_records("out"), START_SECONDS, "records of the slot are hidden")
+    wait_until(lambda: harness.hides_records("out"), START_SECONDS, "records are hidden")
     harness.job.freeze()
     try:
         proxy.release()
