@@ -178,6 +178,9 @@ class ChangeReport(_Report):
     possibly_late_records: int
     """Records of the replay of which the job cannot detect whether they were late in the old query.
     Their rows are joined."""
+    offsets: dict[Side, dict[str, int]]
+    """Offsets at which the old query has stopped, by side and partition. With several topics
+    `topic/partition`."""
 
 
 class ChangeRequestReport(_Report):

@@ -236,6 +236,10 @@ class ControlLoop:
             records=replay.records,
             records_left=replay.left_to_read(read),
             possibly_late_records=replay.possibly_late_records,
+            offsets={
+                side: {topics.label(number): end for number, end in replay.ends[side].items()}
+                for side, topics in self._stats.topics.items()
+            },
         )
 
     def _write_periodically(self) -> None:

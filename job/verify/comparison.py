@@ -26,6 +26,7 @@ class NotChecked(StrEnum):
     RECORD_NOT_READ = "record_not_read"
     MATCH_NOT_READ = "match_not_read"
     LATE_OR_DUPLICATE = "late_or_duplicate"
+    BEFORE_CHANGE = "before_change"
     NOT_EMITTED_YET = "not_emitted_yet"
     MAY_BE_REMOVED = "may_be_removed"
     MAY_BE_TOO_LARGE = "may_be_too_large"

@@ -12,7 +12,8 @@ certain that a row was not late if
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from job.explain.facts import RowId
 from job.plan.plan import JoinPlan
@@ -27,6 +28,8 @@ NO_EVENT_TIME = 2**53
 CLOCKS_MS = 60_000
 """How far the clocks of the job and of the producers may differ."""
 _Partition = tuple[str, int]
+PartitionOffsets: TypeAlias = Mapping[tuple[Side, str, int], int]
+"""By side, topic and partition."""
 _Rows = Sequence[tuple[Place, InputRow]]
 
 
@@ -34,17 +37,18 @@ _Rows = Sequence[tuple[Place, InputRow]]
 class Progress:
     """What a running job has delivered."""
 
-    next_offsets: Mapping[tuple[Side, str, int], int]
+    next_offsets: PartitionOffsets
     """Of completed batches."""
     watermark_ms: int | None
     """Watermark of a completed batch. None: no batch has ended."""
     on_time_since_ms: int | None
     """No record with this timestamp or a later one that the job has read was late. None: not
     known."""
+    change: PartitionOffsets = field(default_factory=dict)
+    """Up to these offsets another query has read, before the last change of the join."""
 
     def has_read(self, row: RowId) -> bool:
-        side, place = row
-        return place.offset < self.next_offsets.get((side, place.topic, place.partition), 0)
+        return is_before(self.next_offsets, row)
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,11 @@ class JoinedRows:
             was_running = row.written_ms is not None and row.written_ms >= progress.on_time_since_ms
             if was_running and progress.has_read((side, place)):
                 yield place
+
+
+def is_before(offsets: PartitionOffsets, row: RowId) -> bool:
+    side, place = row
+    return place.offset < offsets.get((side, place.topic, place.partition), 0)
 
 
 def _newest_us(rows: _Rows) -> int:

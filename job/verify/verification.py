@@ -16,7 +16,14 @@ from job.spec.sides import SIDES
 from job.verify.absent import AbsentResults, OutputRead, starts_before_matches
 from job.verify.comparison import Comparison, Difference, NotChecked, Shown
 from job.verify.expected import Content, Expected, ResultId
-from job.verify.joined import CLOCKS_MS, InputsRead, JoinedRows, Progress
+from job.verify.joined import (
+    CLOCKS_MS,
+    InputsRead,
+    JoinedRows,
+    PartitionOffsets,
+    Progress,
+    is_before,
+)
 from job.verify.topics import WrittenResult
 
 
@@ -27,13 +34,16 @@ class Verification:
         expected: Expected,
         span: Span,
         compacted: AbstractSet[str] = frozenset(),
+        change: PartitionOffsets | None = None,
     ) -> None:
         """`span`: of the input records that were read. `compacted`: input topics of which Kafka may
-        have removed any record."""
+        have removed any record. `change`: up to these offsets another query has read, before the
+        last change of the join; None: there was no change."""
         self._plan = plan
         self._expected = expected
         self._span = span
         self._compacted = compacted
+        self._change = {} if change is None else change
         self._comparison = Comparison(
             allows_duplicates=plan.output.delivery is Delivery.AT_LEAST_ONCE
         )
@@ -58,6 +68,10 @@ class Verification:
         rows = _rows(result_id)
         if not self._are_read(rows):
             self._comparison.results_not_checked[NotChecked.RECORD_NOT_READ] += 1
+            self._add_matched(rows)
+            return
+        if self._is_before_change(rows):
+            self._comparison.results_not_checked[NotChecked.BEFORE_CHANGE] += 1
             self._add_matched(rows)
             return
         self._found.add(result_id)
@@ -87,7 +101,11 @@ class Verification:
                 self._differ(Difference.UNEXPLAINED, result_id, checked, result.at)
         absent = AbsentResults(self._plan, self._expected, inputs, output, progress, joined)
         for result_id, content in self._absent():
-            reason = absent.check(_rows(result_id), content)
+            rows = _rows(result_id)
+            needed = [*rows, *self._expected.partners_of(rows[0])] if len(rows) == 1 else rows
+            reason: NotChecked | None = NotChecked.BEFORE_CHANGE
+            if not self._is_before_change(needed):
+                reason = absent.check(rows, content)
             if reason is None:
                 self._differ(Difference.MISSING, result_id, "the query has joined the rows")
             else:
@@ -105,6 +123,10 @@ class Verification:
             if not is_known and row[1].topic in self._compacted:
                 return False
         return self._span.contains(place for _, place in rows)
+
+    def _is_before_change(self, rows: Sequence[RowId]) -> bool:
+        """Whether a row was read by the query before the last change."""
+        return any(is_before(self._change, row) for row in rows)
 
     def _problem(self, rows: Sequence[RowId], result_id: ResultId) -> str | None:
         """Why the specification does not give the result. None: it may give the result."""
@@ -160,6 +182,8 @@ class Verification:
             return "no row matches" if self._read_matches(row, result, inputs) else _MATCH_NOT_READ
         if row in self._matched:
             return "the row is in another result with its match"
+        if self._is_before_change(partners):
+            return NotChecked.BEFORE_CHANGE
         for partner in partners:
             if partner in joined:
                 return f"{partner[0]} {_text(partner[1])} matches the row"

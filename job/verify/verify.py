@@ -1,6 +1,6 @@
 """Reads the topics of a join, and compares its results with the specification."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from job.api.client import JobClient
 from job.check.reading import with_topics_of
@@ -43,7 +43,8 @@ def verify_output(
         expected = expected_results(plan, rows, RegistryValues(plan, access.registry), records)
         of_inputs = [read_settings(kafka, part.topic) for part in inputs.parts]
         compacted = {each.topic for each in of_inputs if _may_be_compacted(each)}
-        verification = Verification(plan, expected, inputs.span, compacted)
+        change = None if progress is None else progress.change
+        verification = Verification(plan, expected, inputs.span, compacted, change)
         for result in written_results(plan, output, settings):
             verification.add(result)
         output_read = _output_read(plan, kafka, output)
@@ -72,19 +73,32 @@ def read_progress(plan: JoinPlan, job: JobClient, *, is_required: bool) -> Progr
                 "results of the records before this time"
             ) from error
         return None
-    next_offsets: dict[tuple[Side, str, int], int] = {}
-    for side in SIDES:
-        for label, partition in offsets.side(side).partitions.items():
-            topic, _, number = label.rpartition("/")
-            place = side, topic or plan.side(side).topics.names[0], int(number)
-            next_offsets[place] = partition.read or 0
+    read: dict[Side, Mapping[str, int]] = {
+        side: {
+            label: partition.read or 0 for label, partition in offsets.side(side).partitions.items()
+        }
+        for side in SIDES
+    }
     # After a failure, the counts of a batch may be missing.
     has_no_late_rows = query.late_rows == 0 and query.last_failure is None
     return Progress(
-        next_offsets,
+        _by_partition(plan, read),
         None if query.watermark is None else to_epoch_ms(query.watermark),
         to_epoch_ms(query.started_at) + CLOCKS_MS if has_no_late_rows else None,
+        {} if query.change is None else _by_partition(plan, query.change.offsets),
     )
+
+
+def _by_partition(
+    plan: JoinPlan, offsets: Mapping[Side, Mapping[str, int]]
+) -> dict[tuple[Side, str, int], int]:
+    """`offsets`: by the labels of the partitions (SourceTopics.label)."""
+    found = {}
+    for side, of_side in offsets.items():
+        for label, offset in of_side.items():
+            topic, _, number = label.rpartition("/")
+            found[side, topic or plan.side(side).topics.names[0], int(number)] = offset
+    return found
 
 
 def _may_be_compacted(settings: TopicSettings) -> bool:

@@ -90,6 +90,7 @@ def test_replay_after_a_change() -> None:
         records=9,
         records_left=4,
         possibly_late_records=0,
+        offsets={"left": {"0": 5}, "right": {"0": 4}},
     )
     assert reported(after(change=change)).startswith(
         "After the change of the join, 4 of 9 records are still to be read again"

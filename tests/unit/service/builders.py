@@ -134,6 +134,7 @@ def status_after(*batches: BatchProgress, **fields: Any) -> JobStatus:
             records=9,
             records_left=4,
             possibly_late_records=2,
+            offsets={"left": {"0": 5}, "right": {"0": 4}},
         ),
         "brokers": broker_report(),
         "state_count": state_count(),

@@ -132,6 +132,7 @@ def test_query_has_its_last_batch_lag_and_watermark(path: Path) -> None:
             "records": 9,
             "records_left": 4,
             "possibly_late_records": 2,
+            "offsets": {"left": {"0": 5}, "right": {"0": 4}},
         },
         "commands": [],
         "last_failure": {

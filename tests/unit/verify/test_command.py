@@ -121,4 +121,6 @@ def test_progress_is_that_of_completed_batches(
     assert 90 == progress.next_offsets["left", "impressions", 0]
     assert has_watermark == (progress.watermark_ms is not None)
     since_ms = round(NOW.timestamp() * 1000) + CLOCKS_MS if is_known else None
-    assert Progress(progress.next_offsets, progress.watermark_ms, since_ms) == progress
+    change = {("left", "impressions", 0): 5, ("right", "clicks", 0): 4}
+    of_change = {} if of_job.change is None else change
+    assert progress == Progress(progress.next_offsets, progress.watermark_ms, since_ms, of_change)
