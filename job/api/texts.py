@@ -59,7 +59,10 @@ def event_lines(query: QueryView) -> Iterator[str]:
     """The last failure and the last command."""
     failure = query.last_failure
     if failure is not None:
-        yield f"last failure at {clock(failure.at)}: {failure.message}"
+        over = ""
+        if query.state is QueryState.RUNNING and failure.at < query.state_since:
+            over = f", over since {clock(query.state_since)}"
+        yield f"last failure at {clock(failure.at)}{over}: {failure.message}"
     if query.commands:
         yield _command(query.commands[-1])
 
@@ -81,7 +84,14 @@ def side_rows(query: QueryView, now: datetime) -> Iterator[tuple[str, tuple[str,
     yield row("unread", (number(side.offsets_behind_latest_total) for side in sides))
     yield row("newest event", (behind(side.event_time_max, now) for side in sides))
     yield row("bad records", map(_bad, sides))
-    yield row("rows in state", (number(side.state_rows) for side in sides))
+    yield row("rows in state", (_counted(side.state_rows, query, now) for side in sides))
+
+
+def _counted(rows: int | None, query: QueryView, now: datetime) -> str:
+    """`1,234, counted 12.3 s ago`"""
+    if rows is None or query.state_counted_at is None:
+        return number(rows)
+    return f"{rows:,}, counted {rounded_text(now - query.state_counted_at)} ago"
 
 
 def _bad(side: SideView) -> str:

@@ -9,10 +9,10 @@ from job.check.finding import Finding, Level, info, problem, warning
 from job.check.reading import ReadRecord, RecordReader
 from job.check.sampled import Measured, findings, measured, overlap
 from job.delivery.commit_topic import check_commit_topic
-from job.errors import BrokerError, StreamjoinError, TopicError
+from job.errors import BrokerError, SecurityError, StreamjoinError, TopicError
 from job.kafka.acls import missing_rights
 from job.kafka.kafka_admin import KafkaAdmin
-from job.kafka.preflight import TopicsSnapshot, check_topics
+from job.kafka.preflight import TopicsSnapshot, check_topics, find_topics
 from job.kafka.security import KafkaAccess
 from job.kafka.topic_patterns import with_matching_topics
 from job.kafka.topic_settings import TopicSettings, is_compacted, read_settings
@@ -81,16 +81,23 @@ def check(
         kafka = KafkaAdmin(access)
         if plan.has_topic_patterns:
             plan = with_matching_topics(plan, None, kafka)
-        topics = check_topics(plan, kafka)
-        plan = topics.plan_with_partitions(plan)
+        partitions, error = find_topics(plan, kafka)
+        if error is None:
+            topics = check_topics(plan, kafka)
+            plan = topics.plan_with_partitions(plan)
+            report.findings += _rights(plan, kafka)
+            report.findings += _written_topics(topics)
+        elif isinstance(error, SecurityError):
+            raise error
+        else:
+            report.findings.append(problem("topics", str(error)))
     except StreamjoinError as error:
         report.findings.append(problem("topics", str(error)))
         return report
-    report.findings += _rights(plan, kafka)
-    report.findings += _written_topics(topics)
     for side in SIDES:
-        report.findings += _input_settings(plan, plan.side(side), kafka)
-        _add_sample(report, plan, side, access, rows)
+        if partitions.keys() >= set(plan.side(side).topics.names):
+            report.findings += _input_settings(plan, plan.side(side), partitions, kafka)
+            _add_sample(report, plan, side, access, rows)
     report.findings += _both_sides(plan, report.measured, resources)
     return report
 
@@ -124,9 +131,11 @@ def _unread(settings: TopicSettings) -> Finding:
     )
 
 
-def _input_settings(plan: JoinPlan, side: SidePlan, kafka: KafkaAdmin) -> Iterator[Finding]:
-    for name, count in zip(side.topics.names, side.partition_counts, strict=True):
-        yield info(name, f"{side.side} input, {_partitions(count)}")
+def _input_settings(
+    plan: JoinPlan, side: SidePlan, partitions: Mapping[str, int], kafka: KafkaAdmin
+) -> Iterator[Finding]:
+    for name in side.topics.names:
+        yield info(name, f"{side.side} input, {_partitions(partitions[name])}")
         try:
             settings = read_settings(kafka, name)
         except BrokerError as error:

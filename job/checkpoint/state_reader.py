@@ -14,7 +14,7 @@ from functools import reduce
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, Row
+from pyspark.sql.types import DataType, DecimalType, Row, StructField
 
 from job.checkpoint.join_state import (
     EVENT_TIME,
@@ -57,9 +57,9 @@ class StateReader:
         started = time.monotonic()
         side_plan = self.plan.side(side)
         state = self._state(side, batch_id)
-        columns = [name for name in state.columns if not name.startswith("__")]
+        columns = [_shown(field) for field in state.schema if not field.name.startswith("__")]
         stored = state.where(self._is_key(state, side_plan, key)).select(
-            F.to_json(F.struct(*(f"`{name}`" for name in columns))).alias("row"),
+            F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}).alias("row"),
             *(EVENT_TIME, POSITION, MATCHED, LEAVES_AFTER),
         )
         with self._cancellable(cancel):
@@ -181,6 +181,13 @@ class StateReader:
         finally:
             done.set()
             context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+
+
+def _shown(field: StructField) -> Column:
+    """A DECIMAL as text: a JSON number has the digits of a double for most readers."""
+    column = F.col(f"`{field.name}`")
+    is_decimal = isinstance(field.dataType, DecimalType)
+    return column.cast("string").alias(field.name) if is_decimal else column
 
 
 def _state_row(row: Row, side: SidePlan) -> StateRow:

@@ -99,7 +99,7 @@ class QueryRunner:
             self._resources.release()
             self._workers.shutdown(wait=False)
         if self._machine.job_is_ending:
-            _log.info("job_stopped", state=self._machine.state.value)
+            _log.info("job_stopped", last_state=self._machine.state.value)
         return self._machine.state
 
     @property

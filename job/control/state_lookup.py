@@ -17,9 +17,11 @@ def state_reader(
     Raises ConflictError if Spark does not run or no batch has ended.
     """
     if not resources.has_jvm or state not in {QueryState.RUNNING, QueryState.PAUSED}:
+        remedy = "repeat the call once it runs"
+        if state in {QueryState.STOPPED, QueryState.FAILED}:
+            remedy = "end the job, then `streamjoin state` reads it from the checkpoint"
         raise ConflictError(
-            f"state can be read while the query is RUNNING or PAUSED; it is {state}. "
-            "`streamjoin state` reads it from the checkpoint",
+            f"state can be read while the query is RUNNING or PAUSED; it is {state}: {remedy}",
             allowed=list(ALLOWED[state]),
         )
     spark = resources.session()

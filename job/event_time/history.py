@@ -18,6 +18,8 @@ KEPT = timedelta(days=7)
 _HOUR_MS = 3_600_000
 _PACE_MS = 600_000
 """Time over which the pace is measured, up to now."""
+_STANDING_MS = 180_000
+"""A watermark that has not advanced for so long stands still."""
 
 
 class WatermarkLine(BaseModel):
@@ -96,7 +98,8 @@ def watermarks_at_read(
 
 
 def pace(lines: Sequence[WatermarkLine], now_ms: int, watermark_ms: int | None) -> Pace | None:
-    """Pace of the last ten minutes. None: the history is too short."""
+    """Pace of the last ten minutes, 0 once the watermark stands still. None: the history is too
+    short."""
     recent = [
         line
         for line in lines
@@ -107,4 +110,7 @@ def pace(lines: Sequence[WatermarkLine], now_ms: int, watermark_ms: int | None) 
     first = recent[0]
     assert first.watermark_ms is not None
     rate = (watermark_ms - first.watermark_ms) / (now_ms - first.at_ms)
+    before = [line for line in recent if line.at_ms <= now_ms - _STANDING_MS]
+    if before and before[-1].watermark_ms == watermark_ms:
+        rate = 0.0
     return Pace(now_ms, watermark_ms, rate)

@@ -72,7 +72,9 @@ def check_topics(plan: JoinPlan, kafka: KafkaAdmin) -> TopicsSnapshot:
     access to a topic, TopicError if a topic does not exist, has too many partitions, or has
     settings with which the broker would refuse records.
     """
-    partitions = _partitions(plan, kafka)
+    partitions, error = find_topics(plan, kafka)
+    if error is not None:
+        raise error
     _check_partition_counts(plan, partitions)
     output = read_settings(kafka, plan.output.topic)
     letters = plan.dead_letter
@@ -116,9 +118,14 @@ def _sources(side: SidePlan) -> Iterator[TopicUse]:
         yield TopicUse(f"{side.side}.{field}", name, ("Read",))
 
 
-def _partitions(plan: JoinPlan, kafka: KafkaAdmin) -> dict[str, int]:
-    """Number of partitions of each topic that exists. Raises SecurityError or TopicError with all
-    topics that the job cannot use; SecurityError also with the other rights that are missing."""
+def find_topics(
+    plan: JoinPlan, kafka: KafkaAdmin
+) -> tuple[dict[str, int], SecurityError | TopicError | None]:
+    """Number of partitions of each topic that exists, and an error with all topics that the job
+    cannot use; a SecurityError also has the other rights that are missing.
+
+    Raises BrokerError if no broker answers.
+    """
     uses = _topic_uses(plan)
     answers, access = kafka.described({use.topic for use in uses}), kafka.access
     missing, denied, partitions = [], [], {}
@@ -146,12 +153,18 @@ def _partitions(plan: JoinPlan, kafka: KafkaAdmin) -> dict[str, int]:
         )
     if missing:
         texts.append(
-            f"topics do not exist on {access.bootstrap_servers}; create them with\n"
+            f"topics do not exist on {access.bootstrap_servers}; create them with "
+            f"`streamjoin topics create SPEC{_inputs_option(missing)}`, or with\n"
             + "\n".join(_creations(missing, access))
         )
-    if texts:
-        raise (SecurityError if denied else TopicError)("\n".join(texts))
-    return partitions
+    if not texts:
+        return partitions, None
+    return partitions, (SecurityError if denied else TopicError)("\n".join(texts))
+
+
+def _inputs_option(missing: list[TopicUse]) -> str:
+    """The command creates input topics only with this option."""
+    return " --inputs" * any("Read" in use.operations and not use.is_created for use in missing)
 
 
 def _creations(missing: list[TopicUse], access: KafkaAccess) -> Iterator[str]:

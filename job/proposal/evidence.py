@@ -3,14 +3,16 @@
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
+from datetime import timedelta
 from functools import cached_property
 from statistics import median
+
+from job.spec.durations import rounded_text
 
 _LONG = 6
 """Characters of a value that two topics do not share by chance."""
 _FEW = 5
 """Fewer distances may be equal by chance."""
-_MICROS = 1_000_000
 
 Keys = Sequence[tuple[Hashable, ...] | None]
 """The key of each row. None: a part of it is null."""
@@ -85,8 +87,8 @@ class Evidence:
         text = f"{self.shared} shared values, {self.row_pairs} pairs of rows"
         if not self.distances:
             return text
-        first, last = (seconds(self.distances[index]) for index in (0, -1))
-        return f"{text}, right - left is {first} s to {last} s"
+        first, last = (signed_text(self.distances[index]) for index in (0, -1))
+        return f"{text}, right - left is {first} to {last}"
 
 
 def _nearest(rows: Sequence[tuple[int, int]], at: int) -> int:
@@ -94,5 +96,6 @@ def _nearest(rows: Sequence[tuple[int, int]], at: int) -> int:
     return min(rows[max(0, place - 1) : place + 1], key=lambda row: abs(row[0] - at))[1]
 
 
-def seconds(micros: int) -> str:
-    return f"{micros / _MICROS:.1f}"
+def signed_text(micros: int) -> str:
+    """`-4 min 5 s`"""
+    return f"{'-' * (micros < 0)}{rounded_text(timedelta(microseconds=micros))}"

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from datetime import timedelta
 
-from job.proposal.evidence import seconds
+from job.proposal.evidence import signed_text
 from job.proposal.proposal import Proposal, longer, scalar
 from job.proposal.side_text import side_lines, uses_typed_key
 from job.spec.durations import duration_text
@@ -95,10 +95,10 @@ def _window_lines(proposal: Proposal) -> list[str]:
     before, after = (longer(max(0, micros)) for micros in (-found[0], found[-1]))
     if before == after == timedelta(0):
         after = longer(1)
-    first, last = seconds(found[0]), seconds(found[-1])
+    first, last = signed_text(found[0]), signed_text(found[-1])
     window = f"{{before: {duration_text(before)}, after: {duration_text(after)}}}"
     return [
-        f"# In {len(found)} pairs of the samples, right - left is {first} s to {last} s.",
+        f"# In {len(found)} pairs of the samples, right - left is {first} to {last}.",
         f"match_window: {window}   # {rule}",
         _price(proposal, before, after),
     ]

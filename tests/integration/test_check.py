@@ -35,15 +35,19 @@ def test_check_reports_what_topics_and_records_lack(kafka: EmbeddedKafka) -> Non
     names |= {"name": "check", "output__topic": "check_out", "output__delivery": "exactly_once"}
     missing = checked(kafka, **names)
     assert missing.has_problems
-    assert "topics do not exist" in missing.findings[0].text
+    assert "`streamjoin topics create SPEC --inputs`" in missing.findings[0].text
 
     kafka.create_topics(["check_left"], partitions=2, config={"retention.ms": "60000000"})
     kafka.create_topics(["check_right"], partitions=1, config={"cleanup.policy": "compact"})
-    kafka.create_topics(["check_out"], partitions=1)
     rows = [{"ad_id": n, "shown_at": T + 1_000 * n, "Campaign": "x"} for n in range(20)]
     produce(kafka, "check_left", *rows, "not JSON")
     produce(kafka, "check_right", {"ad_id": 3, "clicked_at": T // 1_000})
 
+    without_output = checked(kafka, **names)
+    assert "`streamjoin topics create SPEC`, or" in without_output.findings[0].text
+    assert without_output.measured.keys() == {"left", "right"}
+
+    kafka.create_topics(["check_out"], partitions=1)
     report = checked(kafka, **names)
 
     texts = [f"{each.level} {each.about}: {each.text}" for each in report.findings]

@@ -48,5 +48,10 @@ def test_watermark_that_stands_reaches_no_time() -> None:
 
     assert found is not None
     assert found.clock_ms(200) is None
+    # It advanced for seven minutes, and has stood for three.
+    lines = [line(10, 0), line(16, 360_000), line(17, 420_000), line(19, 420_000)]
+    stopped = pace(lines, now_ms=20 * 60_000, watermark_ms=420_000)
+    assert stopped is not None
+    assert stopped.clock_ms(500_000) is None
     assert pace([line(1, 100)], now_ms=20 * 60_000, watermark_ms=100) is None
     assert pace([line(19, None)], now_ms=20 * 60_000, watermark_ms=100) is None
