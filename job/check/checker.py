@@ -7,6 +7,7 @@ from datetime import timedelta
 from job.check import subjects
 from job.check.finding import Finding, Level, info, problem, warning
 from job.check.reading import ReadRecord, RecordReader
+from job.check.recorded import RecordedQuery
 from job.check.sampled import Measured, findings, measured, overlap
 from job.delivery.commit_topic import check_commit_topic
 from job.errors import BrokerError, SecurityError, StreamjoinError, TopicError
@@ -24,6 +25,7 @@ from job.plan.side_plan import SidePlan
 from job.proposal.sample import RECORDS_MAX, sample_of
 from job.spec.durations import duration_text, milliseconds
 from job.spec.sides import SIDES, Side
+from job.sql.questions import SqlQuestions
 from job.sql.rows import SqlRows
 
 _LEVELS: tuple[Level, ...] = ("problem", "warning", "info")
@@ -73,20 +75,27 @@ class Report:
 
 
 def check(
-    plan: JoinPlan, access: KafkaAccess, rows: SqlRows, resources: AvailableResources
+    plan: JoinPlan,
+    access: KafkaAccess,
+    sql: SqlQuestions,
+    rows: SqlRows,
+    resources: AvailableResources,
 ) -> Report:
-    """Changes nothing in Kafka, and does not disturb a running job."""
+    """Changes nothing in Kafka and the checkpoint, and does not disturb a running job."""
     report = Report(list(subjects.findings(plan.output.schemas, access.registry)))
+    recorded = RecordedQuery(plan, sql, access.registry)
+    report.findings += recorded.findings
     try:
         kafka = KafkaAdmin(access)
         if plan.has_topic_patterns:
-            plan = with_matching_topics(plan, None, kafka)
+            plan = with_matching_topics(plan, recorded.frozen, kafka)
         partitions, error = find_topics(plan, kafka)
         if error is None:
             topics = check_topics(plan, kafka)
             plan = topics.plan_with_partitions(plan)
             report.findings += _rights(plan, kafka)
             report.findings += _written_topics(topics)
+            report.findings += recorded.of_topics(plan, kafka)
         elif isinstance(error, SecurityError):
             raise error
         else:

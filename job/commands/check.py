@@ -15,9 +15,9 @@ def check(
     spec: SpecFile,
     as_json: AsJson = False,
 ) -> None:
-    """Compare a spec with the broker: topics, rights and a sample of the records, and with the
-    subjects of the output in the schema registry; exit 1 if a start would be refused or all records
-    of a side are bad.
+    """Compare a spec with the broker: topics, rights and a sample of the records; with the subjects
+    of the output in the schema registry; and with a checkpoint on this machine. Exit 1 if a start
+    would be refused or all records of a side are bad.
 
     Reads up to 1,000 records of each side. Changes nothing, and does not disturb a running job.
     """
@@ -28,13 +28,14 @@ def check(
     from job.redaction import Redaction
 
     with report_errors(spec), sql_worker() as worker:
-        made = plan_with(read_spec(spec), SqlQuestions(worker.ask), registry="required")
+        sql = SqlQuestions(worker.ask)
+        made = plan_with(read_spec(spec), sql, registry="required")
         settings = read_settings(JobSettings)
         resources = available_resources(settings, made, cores=os.cpu_count() or 1)
         access = kafka_access(made.bootstrap_servers, made.security, made.schema_registry)
         redaction = Redaction()
         redaction.add(access.secrets)
         log_to_stderr(redaction, settings.log_format)
-        report = checker.check(made, access, SqlRows(worker.ask), resources)
+        report = checker.check(made, access, sql, SqlRows(worker.ask), resources)
     print_facts(report.as_json, report.lines, as_json=as_json)
     raise typer.Exit(1 if report.has_problems else 0)

@@ -9,7 +9,7 @@ from deploy.local.kafka import EmbeddedKafka
 from job.check.checker import Report, check
 from job.kafka.security import kafka_access
 from job.plan.capacity import AvailableResources
-from tests.sql_worker import ROWS
+from tests.sql_worker import ROWS, SQL
 from tests.unit.specs import plan
 
 SECONDS = 30.0
@@ -19,7 +19,7 @@ T = 1_709_287_207_000
 def checked(kafka: EmbeddedKafka, **changes: Any) -> Report:
     made = plan(kafka={"bootstrap_servers": kafka.bootstrap_servers}, **changes)
     access = kafka_access(made.bootstrap_servers, None)
-    return check(made, access, ROWS, AvailableResources(2, None, None))
+    return check(made, access, SQL, ROWS, AvailableResources(2, None, None))
 
 
 def produce(kafka: EmbeddedKafka, topic: str, *values: Any) -> None:

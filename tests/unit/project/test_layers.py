@@ -160,6 +160,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
             "folder",
             "watermark_history",
             "checkpoint",
+            "local",
             "skipped",
             "frozen",
             "successor",
@@ -169,7 +170,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("state_reader", "log_check", "maintenance", "cli"),
     ),
     "delivery": (),
-    "check": ("reading", "replayed", "finding", "subjects", "sampled", "checker"),
+    "check": ("reading", "replayed", "finding", "subjects", "recorded", "sampled", "checker"),
     "verify": (
         *("comparison", "expected", "joined", "absent", "topics", "verification", "report"),
         "verify",
