@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
+from statistics import median_low
 
 from pydantic import BaseModel, ConfigDict
 
@@ -18,6 +19,9 @@ KEPT = timedelta(days=7)
 _HOUR_MS = 3_600_000
 _PACE_MS = 600_000
 """Time over which the pace is measured, up to now."""
+_JUMP = 10
+"""How many times faster than the usual step of a line, or than the clock, a jump is."""
+_POINTS_MIN = 2
 _STANDING_MS = 180_000
 """A watermark that has not advanced for so long stands still."""
 
@@ -98,19 +102,29 @@ def watermarks_at_read(
 
 
 def pace(lines: Sequence[WatermarkLine], now_ms: int, watermark_ms: int | None) -> Pace | None:
-    """Pace of the last ten minutes, 0 once the watermark stands still. None: the history is too
-    short."""
+    """Pace of the last ten minutes since the last jump, 0 once the watermark stands still. None:
+    the history is too short."""
     recent = [
-        line
+        (line.at_ms, line.watermark_ms)
         for line in lines
         if line.watermark_ms is not None and now_ms - _PACE_MS <= line.at_ms < now_ms
     ]
     if watermark_ms is None or not recent:
         return None
-    first = recent[0]
-    assert first.watermark_ms is not None
-    rate = (watermark_ms - first.watermark_ms) / (now_ms - first.at_ms)
-    before = [line for line in recent if line.at_ms <= now_ms - _STANDING_MS]
-    if before and before[-1].watermark_ms == watermark_ms:
-        rate = 0.0
-    return Pace(now_ms, watermark_ms, rate)
+    before = [watermark for at, watermark in recent if at <= now_ms - _STANDING_MS]
+    if before and before[-1] == watermark_ms:
+        return Pace(now_ms, watermark_ms, 0.0)
+    points = _since_last_jump([*recent, (now_ms, watermark_ms)])
+    if len(points) < _POINTS_MIN:
+        return None
+    first_at, first_watermark = points[0]
+    return Pace(now_ms, watermark_ms, (watermark_ms - first_watermark) / (now_ms - first_at))
+
+
+def _since_last_jump(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """`points`: clock and watermark. A step is a jump if it is much faster than the others and than
+    the clock, as at the end of a replay. A backlog that is read steadily has no jump."""
+    rates = [(to - at) / (after - before) for (before, at), (after, to) in pairwise(points)]
+    usual = max(1.0, median_low([*rates, 1.0]))
+    jumps = [index for index, rate in enumerate(rates) if rate > _JUMP * usual]
+    return points[jumps[-1] + 1 :] if jumps else points

@@ -98,7 +98,7 @@ def _facts(running: RunningFacts) -> Facts:
         unread=dict(_unread(running.present, [each for each in ordered if each.row not in stored])),
         watermarks=dict(_watermarks(running, ordered)),
         watermark_ms=running.watermark_ms,
-        pace=pace(running.history[:-1], running.present.at_ms, running.watermark_ms),
+        pace=pace(_after_replay(running), running.present.at_ms, running.watermark_ms),
         output=topics.output,
         before_change=frozenset(_before(running.cut, ordered)),
         reset_ms=running.reset_ms,
@@ -117,6 +117,20 @@ def _record(plan: JoinPlan, row: RowId, stored: StateRow | None) -> KeyRecord:
 def _stored(row: StateRow) -> StoredRow:
     leaves = None if row.leaves_after is None else to_epoch_ms(row.leaves_after)
     return StoredRow(leaves, row.matched)
+
+
+def _after_replay(running: RunningFacts) -> list[WatermarkLine]:
+    """The earlier lines without those of the replay, whose pace is that of the reading."""
+    cut = running.cut or {}
+    return [
+        line
+        for line in running.history[:-1]
+        if all(
+            line.offsets(side).get(partition, 0) >= end
+            for side, ends in cut.items()
+            for partition, end in ends.items()
+        )
+    ]
 
 
 def _unread(present: WatermarkLine, records: Sequence[KeyRecord]) -> Iterator[tuple[RowId, int]]:

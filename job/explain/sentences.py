@@ -255,7 +255,8 @@ def _ahead(facts: Facts, until_ms: int) -> str:
     clock_ms = facts.pace.clock_ms(until_ms)
     if clock_ms is None:
         return f"{ahead}; the watermark does not advance at present)"
-    return f"{ahead}: at its present pace at {time_text(clock_ms)} on the clock)"
+    clock = _clock(clock_ms, facts.pace.now_ms)
+    return f"{ahead}: at its present pace at about {clock})"
 
 
 def _no_match(facts: Facts, record: KeyRecord, because: NoMatch) -> str:
@@ -368,6 +369,12 @@ def _output_filter(facts: Facts) -> str:
 
 def _place(side: Side, place: Place) -> str:
     return f"{side} {place.topic}/{place.partition}/{place.offset}"
+
+
+def _clock(at_ms: int, now_ms: int) -> str:
+    """To the second; with the date if it is another day."""
+    at, now = from_epoch_ms(at_ms), from_epoch_ms(now_ms)
+    return f"{at:%H:%M:%S} UTC" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _span(milliseconds: int) -> str:

@@ -55,3 +55,17 @@ def test_watermark_that_stands_reaches_no_time() -> None:
     assert stopped.clock_ms(500_000) is None
     assert pace([line(1, 100)], now_ms=20 * 60_000, watermark_ms=100) is None
     assert pace([line(19, None)], now_ms=20 * 60_000, watermark_ms=100) is None
+
+
+def test_pace_is_that_since_the_last_jump() -> None:
+    now = 20 * 60_000
+    # An hour is read in the sixteenth minute.
+    lines = [line(14, 0), line(15, 60_000), line(16, 3_660_000), line(18, 3_720_000)]
+    found = pace(lines, now_ms=now, watermark_ms=3_780_000)
+    assert found is not None
+    assert 0.5 == found.rate
+
+    assert pace([line(19, 0)], now_ms=now, watermark_ms=3_600_000) is None
+    steady = pace([line(18, 0), line(19, 3_600_000)], now_ms=now, watermark_ms=7_200_000)
+    assert steady is not None
+    assert 60.0 == steady.rate

@@ -141,8 +141,9 @@ def waiting(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("rate", "clock"),
     [
-        (1.0, "1 h ahead of it: at its present pace at 2026-11-20T13:00:00.000Z on the clock"),
-        (2.0, "1 h ahead of it: at its present pace at 2026-11-20T12:30:00.000Z on the clock"),
+        (1.0, "1 h ahead of it: at its present pace at about 13:00:00 UTC"),
+        (0.05, "1 h ahead of it: at its present pace at about 2026-11-21 08:00:00 UTC"),
+        (2.0, "1 h ahead of it: at its present pace at about 12:30:00 UTC"),
         (0.0, "1 h ahead of it; the watermark does not advance at present"),
         (None, "1 h ahead of it; the watermark history is too short for a time on the clock"),
     ],

@@ -117,9 +117,27 @@ def test_pace_is_that_of_the_history() -> None:
     before = WatermarkLine(at_ms=NOW_MS - 60_000, watermark_ms=NOW_MS - 72_000)
 
     assert (
-        "at its present pace at 2026-11-20T12:01:12.000Z on the clock"
+        "at its present pace at about 12:01:12 UTC)"
         in explained(state=[state_row()], history=(before, PRESENT))[0]
     )
+
+
+def test_lines_of_the_replay_are_not_part_of_the_pace() -> None:
+    minutes = [
+        WatermarkLine(
+            at_ms=NOW_MS - minute * MINUTE_MS,
+            watermark_ms=NOW_MS - 12_000 - behind * MINUTE_MS,
+            left_offsets={1: offset},
+        )
+        # The replay reads six minutes of event time in a minute.
+        for minute, behind, offset in ((4, 14, 5), (3, 8, 9), (2, 2, 15), (1, 1, 18))
+    ]
+    history = (*minutes, PRESENT)
+    row = [state_row()]
+
+    after = explained(state=row, history=history, cut={"left": {1: 15}, "right": {}})[0]
+    assert "at its present pace at about 12:01:12 UTC)" in after
+    assert "too short" in explained(state=row, history=history, cut={"left": {1: 19}})[0]
 
 
 def test_late_row_has_the_watermark_of_its_dead_letter() -> None:
