@@ -61,6 +61,20 @@ class MatchNotEmitted:
 
 
 @dataclass(frozen=True)
+class KeptBack:
+    """The row would match, and both rows were read before the change."""
+
+    other: Place
+
+
+@dataclass(frozen=True)
+class MatchKeptBack:
+    """The row has matched during the replay of a change, which emits nothing."""
+
+    because: KeptBack
+
+
+@dataclass(frozen=True)
 class ResultFiltered:
     """output.filter dropped the result."""
 
@@ -103,13 +117,6 @@ class ConditionFalse:
 
 @dataclass(frozen=True)
 class OtherUnread:
-    other: Place
-
-
-@dataclass(frozen=True)
-class KeptBack:
-    """The row would match, and both rows were read before the change."""
-
     other: Place
 
 
@@ -182,6 +189,7 @@ Cause: TypeAlias = (
     | ReadBeforeChange
     | Duplicate
     | Matched
+    | MatchKeptBack
     | MatchNotEmitted
     | ResultFiltered
     | ResultNotWritten

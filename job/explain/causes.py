@@ -17,6 +17,7 @@ from job.explain.cause_types import (
     KeptBack,
     Late,
     Matched,
+    MatchKeptBack,
     MatchNotEmitted,
     NoMatch,
     NoRow,
@@ -157,6 +158,8 @@ def _without_match(facts: Facts, record: KeyRecord, because: NoMatch | None = No
     stored = facts.stored.get(record.row)
     until_ms = leaves_after_ms(facts.plan, record.side, record.late_time_ms)
     if stored is not None and stored.matched:
+        if isinstance(because, KeptBack):
+            return MatchKeptBack(because)
         join_type = facts.plan.join_type
         if record.side == join_type.anti_side or record.side not in join_type.shown_sides:
             return MatchNotEmitted(None)

@@ -16,6 +16,7 @@ from job.explain.cause_types import (
     KeptBack,
     Late,
     Matched,
+    MatchKeptBack,
     MatchNotEmitted,
     NoMatch,
     NoRow,
@@ -95,6 +96,8 @@ def _what(facts: Facts, record: KeyRecord, cause: Cause) -> str:
             )
         case Matched():
             return _matched(cause, other)
+        case MatchKeptBack(because):
+            return f"has matched a {other} row; {_no_match(facts, record, because)}"
         case MatchNotEmitted(with_row):
             matched = "has matched" if with_row is None else f"matched {_place(other, with_row)}"
             return f"{matched}, and join type {plan.join_type} emits no result for it"

@@ -241,5 +241,10 @@ def test_pair_of_rows_that_were_read_before_the_change_is_kept_back() -> None:
 
     both = of_first(left, right, pair=MATCHING, stored=waiting, before_change=before)
     assert "matches it by the spec after the last change, and both were read before it" in both
+    matched = {left.row: StoredRow(NOW_MS + HOUR_MS, matched=True)}
+    assert (
+        f"{L} has matched a right row; right clicks/0/4 matches it by the spec after the last "
+        "change, and both were read before it: their pair is not emitted."
+    ) == of_first(left, right, pair=MATCHING, stored=matched, before_change=before)
     one = of_first(left, right, pair=MATCHING, stored=waiting, before_change=frozenset({left.row}))
     assert "before the last change" not in one
