@@ -35,6 +35,7 @@ def diagnosis(plan: JoinPlan, status: JobStatus) -> str:
         _no_match(plan, status),
         _late(status),
         _waiting(plan, status),
+        _never_matched(plan, status),
     ):
         for cause in causes:
             return cause
@@ -130,14 +131,19 @@ def _filtered_results(status: JobStatus) -> Iterator[str]:
 
 def _no_match(plan: JoinPlan, status: JobStatus) -> Iterator[str]:
     """Why no rows have matched, if both sides have rows."""
-    totals = status.totals
-    has_rows = all(status.side_totals(side).event_time_max_ms is not None for side in SIDES)
-    can_tell = plan.join_type.anti_side is None and has_rows
-    if not can_tell or totals.matched_results or totals.filtered_results:
+    if not _has_no_match(plan, status):
         return
     yield from _no_times_of_today(status)
     yield from _apart(plan, status)
     yield from _other_keys(status)
+
+
+def _has_no_match(plan: JoinPlan, status: JobStatus) -> bool:
+    """Whether both sides have rows and none has matched, by the counters."""
+    totals = status.totals
+    has_rows = all(status.side_totals(side).event_time_max_ms is not None for side in SIDES)
+    can_tell = plan.join_type.anti_side is None and has_rows
+    return can_tell and not totals.matched_results and not totals.filtered_results
 
 
 def _no_times_of_today(status: JobStatus) -> Iterator[str]:
@@ -232,6 +238,22 @@ def _waiting(plan: JoinPlan, status: JobStatus) -> Iterator[str]:
     if not plan.join_type.outer_sides or status.totals.output_records:
         return
     yield from held_back(status)
+
+
+def _never_matched(plan: JoinPlan, status: JobStatus) -> Iterator[str]:
+    """No row has matched, the event times are near enough, and no keys in state show why."""
+    is_too_early = status.watermark is None or _unread(status) or status.brokers is None
+    if is_too_early or not _has_no_match(plan, status):
+        return
+    unmatched = status.totals.unmatched_results
+    if plan.join_type.outer_sides and not unmatched:
+        return
+    results = f": all {unmatched:,} results are of unmatched rows" if unmatched else ""
+    yield (
+        f"{_NO_MATCH}{results}. All records are read, so the keys of both sides may differ: "
+        "`streamjoin check` compares the keys of both topics, and `streamjoin explain` explains "
+        "why a key has no match."
+    )
 
 
 def _unread(status: JobStatus) -> int:

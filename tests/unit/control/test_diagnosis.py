@@ -199,6 +199,27 @@ def test_keys_that_never_meet() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("join_type", "unmatched", "results"),
+    [("inner", 0, ""), ("left_outer", 69, ": all 69 results are of unmatched rows")],
+)
+def test_rows_that_never_match_and_have_left_the_state(
+    join_type: str, unmatched: int, results: str
+) -> None:
+    given = after(output_records=unmatched, unmatched_results=unmatched)
+    no_match = f"No row has matched since the job started{results}. All records are read"
+    said = reported(given, join__type=join_type)
+    assert said.startswith(no_match)
+    assert "`streamjoin check` compares the keys of both topics" in said
+
+    unread = brokers(offsets(), offsets(read_to=40))
+    for other in (
+        after(output_records=unmatched + 1, unmatched_results=unmatched),
+        after(output_records=unmatched, unmatched_results=unmatched, brokers=unread),
+    ):
+        assert "written since the job started" in reported(other, join__type=join_type)
+
+
 def test_keys_are_no_cause_while_records_are_unread() -> None:
     unread = brokers(offsets(), offsets(read_to=40))
     assert "0 results were written since the job started; 60 records are unread." == reported(
