@@ -62,7 +62,7 @@ def _no_records(status: JobStatus) -> Iterator[str]:
     missing = [side for side in SIDES if not status.side_totals(side).records]
     if not missing or status.totals.output_records:
         return
-    if status.brokers is None or (status.last_batch is None and _unread(status)):
+    if status.brokers is None or (status.last_batch is None and _may_have_unread(status)):
         yield "The query reads its first records."
         return
     reasons = [reason for side in missing for reason in _why_no_records(status, side)]
@@ -261,6 +261,16 @@ def _unread(status: JobStatus) -> int:
     if brokers is None:
         return 0
     return sum(sum((brokers.side(side).behind_latest or {}).values()) for side in SIDES)
+
+
+def _may_have_unread(status: JobStatus) -> bool:
+    """Whether records are unread, or may be: the offsets of a side are not known yet."""
+    assert status.brokers is not None
+    sides = [status.brokers.side(side) for side in SIDES]
+    return bool(_unread(status)) or any(
+        side.behind_latest is None and side.latest is not None and side.latest != side.earliest
+        for side in sides
+    )
 
 
 def _results(status: JobStatus) -> str:

@@ -8,6 +8,7 @@ from job.control.diagnosis import diagnosis
 from job.protocol.progress import BatchProgress
 from job.protocol.reports import ChangeReport, SideCount
 from job.protocol.status import JobStatus, QueryState
+from job.protocol.totals import Totals
 from tests.unit.service.builders import (
     NOW,
     batch,
@@ -123,6 +124,18 @@ def test_side_without_records(right: dict[str, Any], reason: str, effect: str) -
     assert said.endswith(
         f"Until then {effect}the watermark does not advance, so no unmatched row is emitted."
     )
+
+
+@pytest.mark.parametrize("read_to", [None, {0: 0}])
+def test_first_batch_that_has_not_ended(read_to: dict[int, int] | None) -> None:
+    unread = {**offsets(), "read": read_to}
+    given = status().model_copy(
+        update={"brokers": brokers(unread, unread), "last_batch": None, "totals": Totals()}
+    )
+    assert "The query reads its first records." == reported(given)
+
+    nothing_new = given.model_copy(update={"brokers": ALL_READ})
+    assert "has no new record since the job started" in reported(nothing_new)
 
 
 def test_side_without_records_is_no_cause_if_the_state_gives_results() -> None:
