@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Event
 
 import structlog
@@ -12,7 +12,9 @@ from pydantic import BaseModel
 
 from job.change.spec_file import SpecFile
 from job.change.spec_process import SpecProcess
+from job.checkpoint.local import LocalCheckpoint, local_path
 from job.checkpoint.state_reader import StateReader
+from job.checkpoint.successor import read_successor
 from job.control.diagnosis import diagnosis
 from job.control.explain_key import explain_key
 from job.control.lookup_queue import LookupQueue
@@ -107,7 +109,18 @@ class ControlHandler:
                 "allowed_commands": list(ALLOWED[status.state]),
             }
         )
-        return status.model_copy(update={"diagnosis": diagnosis(self._plan, status)})
+        sentence = diagnosis(self._plan, status, self._continued_in(status.state))
+        return status.model_copy(update={"diagnosis": sentence})
+
+    def _continued_in(self, state: QueryState) -> str | None:
+        """Checkpoint that continues that of a stopped query. None: there is none, or it is not
+        known: a stopped job has no session, so only local files are read."""
+        path = local_path(self._plan.checkpoint)
+        if state is not QueryState.STOPPED or path is None:
+            return None
+        with suppress(StreamjoinError, OSError, ValueError):
+            return read_successor(LocalCheckpoint(path))
+        return None
 
     def command(self, command: calls.Command) -> None:
         with _refused_changes():

@@ -24,8 +24,10 @@ _MOSTLY = 0.5
 _NO_MATCH = "No row has matched since the job started"
 
 
-def diagnosis(plan: JoinPlan, status: JobStatus) -> str:
+def diagnosis(plan: JoinPlan, status: JobStatus, continued_in: str | None = None) -> str:
+    """`continued_in`: checkpoint of the query that continues a stopped one. None: not known."""
     for causes in (
+        _continued(status, continued_in),
         not_running(status),
         _no_brokers(status),
         _replay(status),
@@ -40,6 +42,14 @@ def diagnosis(plan: JoinPlan, status: JobStatus) -> str:
         for cause in causes:
             return cause
     return _results(status)
+
+
+def _continued(status: JobStatus, continued_in: str | None) -> Iterator[str]:
+    if continued_in is not None:
+        yield (
+            f"The query is {status.state}, and another query continues it after a change: that of "
+            f"{continued_in}. End this job."
+        )
 
 
 def _no_brokers(status: JobStatus) -> Iterator[str]:

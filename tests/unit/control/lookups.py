@@ -18,7 +18,7 @@ from job.plan.plan import JoinPlan
 from job.protocol import calls
 from job.protocol.reports import SideCount, StateCount
 from job.protocol.results import KeyExplanation, KeyRows, PlanResult
-from job.protocol.status import JobStatus
+from job.protocol.status import JobStatus, QueryState
 from job.query.stats import QueryStats
 from job.spec.sides import Side
 from tests.polling import wait_until
@@ -82,13 +82,14 @@ class FakeRunner:
         self.reader = reader
         self.frozen: dict[str, str] | None = None
         self.last_batch = batch()
+        self.state = QueryState.RUNNING
         self.status_calls = 0
         self.refusal: Exception | None = None
         self.change_control = SimpleNamespace(plan=lambda request, _: self._refuse_change(request))
 
     def status(self) -> JobStatus:
         self.status_calls += 1
-        return status(last_batch=self.last_batch)
+        return status(self.state, last_batch=self.last_batch)
 
     def state_reader(self) -> tuple[Reader, int]:
         return self.reader, 7

@@ -1,6 +1,7 @@
 """State lookups run one at a time, in order; other calls do not wait for them."""
 
 import asyncio
+import json
 import threading
 from pathlib import Path
 from threading import Event
@@ -22,6 +23,7 @@ from job.errors import (
 )
 from job.protocol import calls
 from job.protocol.control import control_socket
+from job.protocol.status import QueryState
 from tests.polling import wait_until
 from tests.unit.control.lookups import LOOKUP_SECONDS, LOOKUPS, PATIENCE_SECONDS, Clock, Harness
 from tests.unit.protocol.test_progress import RECORDED
@@ -64,6 +66,21 @@ def test_status_has_the_allowed_commands_and_the_latency_of_batches(
 
     assert ["pause", "resume", "stop", "restart"] == status.allowed_commands[:4]
     assert has_latency == (status.latency is not None)
+
+
+def test_stopped_query_that_another_one_continues_names_its_checkpoint(tmp_path: Path) -> None:
+    harness = Harness(Clock(), plan(checkpoint=str(tmp_path)))
+    changed = {"format": 1, "checkpoint": "file:/new"}
+    (tmp_path / "changed.json").write_text(json.dumps(changed))
+
+    assert "file:/new" not in harness.handler.status().diagnosis
+    harness.runner.state = QueryState.STOPPED
+    assert harness.handler.status().diagnosis == (
+        "The query is STOPPED, and another query continues it after a change: that of file:/new. "
+        "End this job."
+    )
+    (tmp_path / "changed.json").unlink()
+    assert "until it is resumed" in harness.handler.status().diagnosis
 
 
 @pytest.mark.parametrize("second", LOOKUPS)
