@@ -6,6 +6,8 @@ The old query stops between two batches: the job on the control socket stops it.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Literal
 
 from job.change import files, planner
 from job.change.comparison import compare
@@ -24,6 +26,7 @@ from job.change.query import Query
 from job.change.undo import check_undo, hand_back
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.cli import leased, view_checkpoint
+from job.checkpoint.commands import carry_commands
 from job.checkpoint.successor import check_not_changed, read_successor
 from job.errors import JobUnavailableError, StreamjoinError
 from job.plan.plan import JoinPlan
@@ -32,6 +35,8 @@ from job.protocol.calls import Resume, Stop
 from job.protocol.status import JobStatus, QueryState
 from job.settings import JobSettings
 from job.waiting import wait_until
+
+_BY = "streamjoin change"
 
 
 def plan(
@@ -52,11 +57,12 @@ def change(
     new: JoinPlan,
     settings: JobSettings,
     progress: Callable[[str], None] = lambda _: None,
+    by: str = _BY,
 ) -> ChangePlan | None:
     """Make the change. None: the change is already complete.
 
-    `progress`: called with lines for the user. Raises StreamjoinError if the change is refused. The
-    old query can then start again.
+    `progress`: called with lines for the user. `by`: as in CommandReport. Raises StreamjoinError if
+    the change is refused. The old query can then start again.
     """
     compare(old, new)
     with _queries(old, new, settings) as (old_query, new_query):
@@ -67,8 +73,11 @@ def change(
         planner.check_change(old_query, new_query, settings.state_partitions)
         if await_repetition(old_query, settings, progress):
             planner.check_change(old_query, new_query, settings.state_partitions)
-        with leased(new_checkpoint), _stopping_job(old_query, settings), leased(old_checkpoint):
-            return hand_over(old_query, new_query, settings.state_partitions)
+        with leased(new_checkpoint):
+            with _stopping_job(old_query, settings), leased(old_checkpoint):
+                made = hand_over(old_query, new_query, settings.state_partitions)
+            _carry_commands(old_query, new_query, "change", by)
+    return made
 
 
 def shadow(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan:
@@ -82,13 +91,19 @@ def shadow(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> ChangePlan:
     return plan
 
 
-def undo(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> None:
+def undo(old: JoinPlan, new: JoinPlan, settings: JobSettings, by: str = _BY) -> None:
     """Let the old query run at its next start. Raises ConflictError if the new query may have
     delivered results."""
     with _queries(old, new, settings) as (old_query, new_query):
         check_undo(old_query.checkpoint, new_query.checkpoint)
         with _stopping_job(new_query, settings), leased(new_query.checkpoint):
             hand_back(old_query, new_query)
+        _carry_commands(new_query, old_query, "undo", by)
+
+
+def _carry_commands(before: Query, after: Query, verb: Literal["change", "undo"], by: str) -> None:
+    folders = before.checkpoint.folder, after.checkpoint.folder
+    carry_commands(*folders, verb, by, datetime.now(UTC))
 
 
 @contextmanager
@@ -112,7 +127,7 @@ def _stopping_job(query: Query, settings: JobSettings) -> Iterator[None]:
     job = read_job(plan, settings)
     if job is not None and job.state is not QueryState.STOPPED:
         check_same_query(job, checkpoint)
-    by, query_id = "streamjoin change", checkpoint.query_id
+    by, query_id = _BY, checkpoint.query_id
     try:
         _stop_job(job, plan, settings, Stop(by=by, query_id=query_id, completes_interval=True))
         yield

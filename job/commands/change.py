@@ -10,6 +10,7 @@ import typer
 
 from job.commands.output import print_facts, warn_on_stderr
 from job.commands.spec_file import create_plans, report_errors
+from job.commands.user import user_name
 from job.errors import RequestError
 from job.instants import utc_text
 from job.settings import JobSettings, read_settings
@@ -55,13 +56,13 @@ def change(
     warn_on_stderr()
     old, new = create_plans([old_spec, new_spec], registry="required")
     with report_errors(new_spec):
-        settings = read_settings(JobSettings)
+        settings, by = read_settings(JobSettings), f"user:{user_name()}"
         # Spark is imported only here.
         from job.change import cli
         from job.change.plan import described
 
         if undo:
-            cli.undo(old, new, settings)
+            cli.undo(old, new, settings, by)
             typer.echo("undone: end the new job, if its process still runs")
             typer.echo(f"start the old query with `streamjoin run {old_spec}`")
             return
@@ -71,7 +72,9 @@ def change(
             print_facts(shown.facts, [shown.text], as_json=as_json)
             return
         made = (
-            cli.shadow(old, new, settings) if shadow else cli.change(old, new, settings, typer.echo)
+            cli.shadow(old, new, settings)
+            if shadow
+            else cli.change(old, new, settings, typer.echo, by)
         )
     for line in _lines(None if made is None else made.replay):
         typer.echo(line)

@@ -8,6 +8,7 @@ import typer
 
 from job.commands.output import AsJson, print_facts, warn_on_stderr
 from job.commands.spec_file import SpecFile, create_plan, read_spec, report_errors
+from job.commands.user import user_name
 from job.errors import RequestError
 from job.settings import JobSettings, read_settings
 
@@ -121,7 +122,8 @@ def repartition_checkpoint(spec: SpecFile, target: Location) -> None:
         if settings.state_partitions is None:
             raise RequestError("STREAMJOIN_STATE_PARTITIONS is required: the new number")
         plan = create_plan(read_spec(spec), registry="required")
-        changed = change(plan, replace(plan, checkpoint=target), settings, typer.echo)
+        by = f"user:{user_name()}"
+        changed = change(plan, replace(plan, checkpoint=target), settings, typer.echo, by)
     typer.echo(
         f"an earlier command has already prepared {target}"
         if changed is None

@@ -1,7 +1,5 @@
 """Commands for the running job: on its socket, or with --url through the service."""
 
-import getpass
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -12,6 +10,7 @@ import typer
 
 from job.commands.output import AsJson, print_facts
 from job.commands.spec_file import read_name, report_errors
+from job.commands.user import user_name
 from job.errors import JobUnavailableError, QueryError, RequestError
 from job.protocol.calls import REASON_CHARS_MAX
 from job.protocol.status import QueryState
@@ -154,13 +153,6 @@ def connected(spec: Path | None, url: str | None, token_file: Path | None) -> "I
         except RequestError as error:
             raise typer.BadParameter(str(error)) from error
         yield client
-
-
-def user_name() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user of a container without a name
-        return f"uid {os.getuid()}"
 
 
 def _await_effect(

@@ -209,6 +209,26 @@ def test_change_hands_over_once(world: World) -> None:
     assert REPLAY.starts == {"left": starts.left, "right": starts.right}
 
 
+def test_commands_of_the_old_query_and_the_change_follow_to_the_new_checkpoint(
+    world: World,
+) -> None:
+    pause = {"verb": "pause", "by": "ada", "at": "2026-11-20T12:00:00Z", "reason": None}
+    world.disk.files["file:/old/commands.json"] = {"format": 1, "commands": [pause]}
+    cli.change(OLD, NEW, JobSettings(), by="user:ada")
+
+    def commands(root: str) -> list[tuple[str, str]]:
+        found = world.disk.files[f"{root}/commands.json"]["commands"]
+        return [(each["verb"], each["by"]) for each in found]
+
+    assert [("pause", "ada"), ("change", "user:ada")] == commands("file:/new")
+    assert world.change() is None
+    assert 2 == len(commands("file:/new"))
+
+    cli.undo(OLD, NEW, JobSettings(), by="user:bob")
+    assert ("undo", "user:bob") == commands("file:/old")[-1]
+    assert 3 == len(commands("file:/old"))
+
+
 @pytest.mark.parametrize("change", [World.change, World.change_over_http])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_crash_at_any_write_leaves_one_query_and_a_repetition_finishes(

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from job.control.command_log import COMMANDS_MAX, CommandLog
+from job.checkpoint.commands import COMMANDS_MAX
+from job.control.command_log import CommandLog
 from job.protocol.calls import Pause, Resume, Stop
 from tests.unit.checkpoint.folders import DocumentFolder
 

@@ -157,6 +157,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "checkpoint": (
         *(
             "documents",
+            "commands",
             "folder",
             "watermark_history",
             "checkpoint",
@@ -205,7 +206,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "process": (),
     "class_archive": (),
     "commands": (
-        *("program", "output", "setup", "spec_file", "change", "compare", "checkpoint"),
+        *("program", "user", "output", "setup", "spec_file", "change", "compare", "checkpoint"),
         *("dead_letters", "init", "running", "explain", "watch", "verify", "topics"),
         "check",
     ),
