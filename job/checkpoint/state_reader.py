@@ -35,6 +35,8 @@ from job.protocol.results import KeyRows, StateRow
 from job.spark.in_time_zone import register_in_time_zone
 from job.spec.sides import SIDES, Side
 
+NULL = "null"
+"""A null in a requested key, as the sentences of `explain` show it."""
 # Time until the thread of a lookup ends, and between two cancellations.
 _END_SECONDS, _REPEAT_SECONDS = 0.5, 0.05
 
@@ -131,17 +133,15 @@ class StateReader:
         register_in_time_zone(self.spark, side.time_zone)
         parts = [F.expr(f"({part.sql})") for part in side.key]
         types = [field.dataType for field in state.select(*parts).schema]
-        for part, kind, text in zip(side.key, types, key, strict=True):
-            if not self._is_value(text, kind):
-                raise RequestError(
-                    f"the key part {part.text} has type {kind.simpleString().upper()}, and "
-                    f"{text!r} is not a value of this type: write the value as in the results"
-                )
+        values = [
+            key_value(text, part.text, kind, is_value=self._is_value(text, kind))
+            for part, kind, text in zip(side.key, types, key, strict=True)
+        ]
         return reduce(
             operator.and_,
             (
-                part.eqNullSafe(F.lit(text).cast(kind))
-                for part, kind, text in zip(parts, types, key, strict=True)
+                part.eqNullSafe(F.lit(value).cast(kind))
+                for part, kind, value in zip(parts, types, values, strict=True)
             ),
         )
 
@@ -181,6 +181,21 @@ class StateReader:
         finally:
             done.set()
             context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+
+
+def key_value(text: str, name: str, kind: DataType, *, is_value: bool) -> str | None:
+    """A part of a requested key. None: null, which is the text `null` unless that is a value.
+
+    Rows with a null key are in state only with `null_safe`; `explain` explains their records.
+    """
+    if is_value:
+        return text
+    if text == NULL:
+        return None
+    raise RequestError(
+        f"the key part {name} has type {kind.simpleString().upper()}, and {text!r} is not a value "
+        "of this type: write the value as in the results"
+    )
 
 
 def _shown(field: StructField) -> Column:

@@ -13,7 +13,7 @@ from job.spec.durations import instant
 def explain(
     key: Annotated[
         list[str],
-        typer.Option(help="Value of one key column; repeat it in the order of the spec."),
+        typer.Option(help="Value of one key column, or null; repeat it in the order of the spec."),
     ],
     spec: RunningSpec = None,
     since: Annotated[
