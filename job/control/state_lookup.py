@@ -2,6 +2,7 @@
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.state_reader import StateReader
+from job.checkpoint.successor import read_replay
 from job.control.transitions import ALLOWED
 from job.errors import ConflictError
 from job.plan.plan import JoinPlan
@@ -28,5 +29,11 @@ def state_reader(
     checkpoint = Checkpoint(spark, plan.checkpoint)
     batch_id = checkpoint.last_batch_id
     if batch_id is None:
-        raise ConflictError("there is no state: no batch has ended yet", allowed=[])
+        why = "no batch has ended yet"
+        if (replay := read_replay(checkpoint)) is not None:
+            why += (
+                f". After the change of the join the query still reads {replay.records:,} records "
+                "again: repeat the call once `change` of GET /v1/query has the phase `over`"
+            )
+        raise ConflictError(f"there is no state: {why}", allowed=[])
     return StateReader(spark, plan, checkpoint.query_location), batch_id
