@@ -171,5 +171,5 @@ def _creations(missing: list[TopicUse], access: KafkaAccess) -> Iterator[str]:
     for use in missing:
         yield (
             f"  {use.field} {use.topic}: kafka-topics.sh --bootstrap-server "
-            f"{access.bootstrap_servers} --create --topic {use.topic} --partitions 4"
+            f"{access.bootstrap_servers} --create --topic {use.topic}"
         )

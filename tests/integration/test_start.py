@@ -28,7 +28,7 @@ def test_missing_topics_are_named_and_a_restart_runs_once_they_exist(
         assert failure is not None
         assert "topic" == failure.code
         for part in ("left", "right", "out"):
-            assert f"--create --topic {pairs.name}.{part} " in failure.message
+            assert f"--create --topic {pairs.name}.{part}" in failure.message
         assert ["restart", "stop", "undo"] == job.ask("pause")["error"]["allowed"]
 
         pairs.create_topics()

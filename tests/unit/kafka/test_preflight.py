@@ -119,5 +119,7 @@ def test_broker_that_does_not_return_the_settings_is_an_error(
 def test_only_the_commit_topic_may_be_missing(client: Client, kafka: KafkaAdmin) -> None:
     assert "tested.commits" not in check_topics(PLAN, kafka).partitions
     del client.partitions["dead"]
-    with pytest.raises(TopicError, match=r"dead_letter\.topic dead: kafka-topics\.sh"):
+    with pytest.raises(TopicError, match=r"dead_letter\.topic dead: kafka-topics\.sh") as refused:
         check_topics(PLAN, kafka)
+    assert "--create --topic dead" in str(refused.value)
+    assert "--partitions" not in str(refused.value)  # as `streamjoin topics create`
