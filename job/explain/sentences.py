@@ -66,9 +66,10 @@ def _what(facts: Facts, record: KeyRecord, cause: Cause) -> str:
         case Unread():
             if not cause.before:
                 return "is not read yet: it is the next record of its partition"
-            return (
-                f"is not read yet: {cause.before:,} records before it in its partition are unread"
-            )
+            before = f"{cause.before:,} records before it in its partition are unread"
+            if cause.before == 1:
+                before = "the record before it in its partition is unread"
+            return f"is not read yet: {before}"
         case Excluded():
             return _excluded(facts, record, cause)
         case Late():

@@ -42,7 +42,8 @@ class Gap:
         if self.was_truncated:
             return f"{place}: was read up to offset {self.read}, and now ends at {self.end}"
         last = self.earliest - 1
-        return f"{place}: offsets {self.read} to {last} ({self.records:,} records)"
+        records = "record" if self.records == 1 else "records"
+        return f"{place}: offsets {self.read} to {last} ({self.records:,} {records})"
 
     @property
     def was_truncated(self) -> bool:

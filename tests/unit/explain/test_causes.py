@@ -119,6 +119,7 @@ def test_result_of_a_semi_join_names_its_match() -> None:
     ("before", "text"),
     [
         (0, "it is the next record of its partition"),
+        (1, "the record before it in its partition is unread"),
         (1_200, "1,200 records before it in its partition are unread"),
     ],
 )

@@ -17,6 +17,10 @@ KAFKA: Any = None
 READ = {"left": {1: 5}, "right": {0: 6}}
 
 
+def test_gap_of_one_record_is_in_the_singular() -> None:
+    assert "a partition 1: offsets 5 to 5 (1 record)" == str(Gap("left", "a", 1, 5, 6, 30))
+
+
 @pytest.mark.parametrize(
     ("gaps", "has_state", "keeps_state"),
     [
