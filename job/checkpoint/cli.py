@@ -35,12 +35,12 @@ from job.spec.sides import SIDES, Side
 
 STOP_THE_QUERY = (
     "the command needs a checkpoint that does not change. Stop the query with "
-    "`PUT /v1/query/stop`, and repeat the command"
+    "`streamjoin stop`, and repeat the command"
 )
-_CALL_THE_JOB = (
-    "a running job returns the rows itself: `GET /v1/query/state/left?key=…`, or "
-    "`GET /v1/query/explain?key=…` for both sides. To use this command, stop the query with "
-    "`PUT /v1/query/stop`"
+CALL_THE_JOB = (
+    "a running job returns the rows itself: `streamjoin explain SPEC --key …` explains the records "
+    "of both sides, and `GET /v1/query/state/left?key=…` returns the rows. To use this command, "
+    "stop the query with `streamjoin stop`"
 )
 
 
@@ -173,7 +173,7 @@ def state(
     plan: JoinPlan, settings: JobSettings, side: Side, key: list[str]
 ) -> KeyRows | StateCount:
     """The rows of a key; without a key the number of rows."""
-    with open_checkpoint(plan, settings, _CALL_THE_JOB) as opened:
+    with open_checkpoint(plan, settings, CALL_THE_JOB) as opened:
         batch_id = opened.checkpoint.last_batch_id
         if batch_id is None:
             raise CheckpointError(f"{opened.folder.root} contains no state: no batch has ended")

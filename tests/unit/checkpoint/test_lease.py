@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from job.checkpoint import lease
-from job.checkpoint.cli import STOP_THE_QUERY, leased
+from job.checkpoint.cli import CALL_THE_JOB, STOP_THE_QUERY, leased
 from job.checkpoint.documents import Fingerprint
 from job.checkpoint.lease import Lease, LeaseHolder
 from job.errors import CheckpointError, CheckpointInUseError
@@ -105,14 +105,18 @@ def overwrite_each_document(folder: DocumentFolder, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(folder, "write", write_and_be_overwritten)
 
 
+@pytest.mark.parametrize(
+    ("remedy", "text"),
+    [(STOP_THE_QUERY, "with `streamjoin stop`"), (CALL_THE_JOB, "`streamjoin explain SPEC --key")],
+)
 def test_command_reports_its_remedy_and_not_that_of_a_second_job(
-    folder: DocumentFolder, monkeypatch: pytest.MonkeyPatch
+    folder: DocumentFolder, monkeypatch: pytest.MonkeyPatch, remedy: str, text: str
 ) -> None:
     overwrite_each_document(folder, monkeypatch)
     checkpoint: Any = SimpleNamespace(folder=folder)
     with (
-        pytest.raises(CheckpointInUseError, match="with `PUT /v1/query/stop`") as refused,
-        leased(checkpoint, STOP_THE_QUERY),
+        pytest.raises(CheckpointInUseError, match=text) as refused,
+        leased(checkpoint, remedy),
     ):
         pass
     assert "another `checkpoint`" not in str(refused.value)
