@@ -4,6 +4,7 @@ Spark receives the text of the spec with the names of the dataflow's columns in 
 worker has allowed all its parts.
 """
 
+import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -168,15 +169,18 @@ class Scope:
                 return f"({expression.sql})", parts[1:]
         if self.bare is not None:
             return self._column(self.bare, self.sides[self.bare], parts[0]), parts[1:]
-        raise SqlError(f"unknown column {parts[0]}: {self._usable()}")
+        known = [*(self.outputs or {}), *self.written.values()]
+        meant = _meant(parts[0], {name.rpartition(".")[2]: name for name in reversed(known)})
+        raise SqlError(f"unknown column {parts[0]}: {self._usable()}{meant}")
 
     def _column(self, side: Side, schema: ValueSchema, name: str) -> str:
         column = schema.column(name)
         if column is None and name.casefold() in schema.invalid:
             raise _KnownProblemError
         if column is None:
+            meant = _meant(name, {each: each for each in schema.names})
             raise SqlError(
-                f"unknown column {name} of the {side} side: it has {', '.join(schema.names)}"
+                f"unknown column {name} of the {side} side: it has {', '.join(schema.names)}{meant}"
             )
         return _quoted(column_name(side, column.name))
 
@@ -302,3 +306,11 @@ def _with_names(text: str, names: Sequence[Name], other: Callable[[Name], str]) 
 
 def _quoted(name: str) -> str:
     return f"`{name}`"
+
+
+def _meant(name: str, known: Mapping[str, str]) -> str:
+    """The end of the message about an unknown column. `known`: names as shown, by the name that is
+    compared."""
+    by_case = {each.casefold(): shown for each, shown in known.items()}
+    close = difflib.get_close_matches(name.casefold(), by_case, n=1)
+    return f"; did you mean {by_case[close[0]]}?" if close else ""

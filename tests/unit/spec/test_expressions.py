@@ -214,6 +214,18 @@ def test_unknown_column_is_refused_with_the_known_columns() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("right.clickd_at", "clicked_at"),
+        ("shownat", "left.shown_at"),
+        ("clickedat", "right.clicked_at"),
+    ],
+)
+def test_unknown_column_is_refused_with_the_closest_one(text: str, meant: str) -> None:
+    assert refusal(text).endswith(f"; did you mean {meant}?")
+
+
 def test_name_needs_a_side_if_both_are_in_scope() -> None:
     assert refusal("user").startswith("unknown column user: use left.ad_id, ")
 
