@@ -16,10 +16,13 @@ _PARTS: Sequence[tuple[str, str]] = (
     ("write Hadoop's settings for the tasks", r"hadoop/conf/Configuration\.write"),
     ("generate the code of expressions", r"codegen/Generate\w+\$\.(generate|create)"),
     ("join: evict", "evictByTimestamp|removeOldState|evictAndReturn|streamjoin/Eviction"),
-    ("join: probe the other side", r"getJoinedRows|rangeScan|streamjoin/StoredRows\.read"),
+    (
+        "join: probe the other side",
+        r"getJoinedRows|rangeScan|streamjoin/SlotStore\.read|SlotRows\.(first|next|columns)|JoinState\.(rows|load|slot)\b",
+    ),
     (
         "join: store the row",
-        r"SymmetricHashJoinStateManagerV4\.append|streamjoin/StoredRows\.append",
+        r"SymmetricHashJoinStateManagerV4\.append|streamjoin/(SlotStore\.|SlotRows\.|JoinState\.)",
     ),
     ("join: the rest", "OneSideHashJoiner|StreamingSymmetricHashJoinExec|streamjoin/StreamJoin"),
     ("RocksDB in the background", r"^\[?rocksdb:(low|high|bottom)"),

@@ -6,7 +6,7 @@ from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.frozen import frozen_settings
 from job.errors import CheckpointError
 from job.kafka.security import KafkaAccess, kafka_access
-from job.plan.fingerprint import incompatible_changes
+from job.plan.fingerprint import STATE_FORMAT, incompatible_changes
 from job.plan.plan import JoinPlan
 
 
@@ -28,7 +28,9 @@ class Query:
         settings = frozen_settings(self.checkpoint, self.plan)
         if settings is None:
             raise CheckpointError(f"{root} contains no checkpoint: check OLD_SPEC")
-        differing = incompatible_changes(self.plan, settings)
+        # The change does not read the state.
+        changes = incompatible_changes(self.plan, settings)
+        differing = [change for change in changes if change.field != STATE_FORMAT]
         if differing:
             fields = "; ".join(f"{c.field} {c.frozen}, not {c.wanted}" for c in differing)
             raise CheckpointError(

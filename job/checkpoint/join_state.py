@@ -89,11 +89,11 @@ def _load(
 def _rows_of_processor(
     spark: SparkSession, plan: JoinPlan, location: str, side: Side, batch_id: int
 ) -> DataFrame:
-    """The rows in the lists of job/join/StoredRows.java that have not expired."""
+    """The rows in the lists of job/join/SlotStore.java that have not expired."""
     clocks = _read(spark, location, batch_id, "stateVarName", "clock")
     # All rows that had expired at this watermark are evicted, also those in lists that have other
     # rows.
-    evicted = clocks.agg(F.max("value.value").alias("evicted"))
+    evicted = clocks.agg(F.max("list_element.value").alias("evicted"))
     entries = _read(spark, location, batch_id, "stateVarName", plan.input_of(side)).coalesce(1)
     rows = (
         entries.select("key", "list_element.*", "partition_id")

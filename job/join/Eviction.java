@@ -1,112 +1,152 @@
 package streamjoin;
 
 import java.util.ArrayDeque;
-import java.util.ArrayList;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Queue;
-import java.util.Set;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
-/** Emits the unmatched rows of a partition that have expired at a watermark, and removes lists. */
+/**
+ * Emits the unmatched rows of a partition that have expired at a watermark, and removes slots.
+ *
+ * <p>Rows that arrive meanwhile expire later.
+ */
 final class Eviction {
-  private static final int READ_AT_ONCE = 1000;
-
   private final JoinRules rules;
-  private final StoredRows[] stored;
-  private final ExpiryIndex index;
-  private final long watermark;
+  private final JoinState state;
 
   /** Watermark of the previous eviction. */
   private final long previous;
 
-  /** The last entry that has been read. */
-  private ExpiryIndex.Entry last;
+  private final long watermark;
 
-  private boolean isAllRead;
-  private final Queue<ExpiryIndex.Entry> expired = new ArrayDeque<>();
+  /** Slots that may have rows that expire. */
+  private final Queue<Slot> due = new ArrayDeque<>();
 
-  /**
-   * Lists that have been evicted. A list may have several entries in `expired`: the first one
-   * evicts it.
-   */
-  private final Set<UnsafeRow> evicted = new HashSet<>();
+  /** Rows of the first slot that have not been evicted, if it is on the heap. */
+  private SlotRows rows;
 
-  Eviction(JoinRules rules, StoredRows[] stored, ExpiryIndex index, long previous, long watermark) {
+  private int[] order;
+  private int next;
+
+  /** The last key that was evicted, if the slot is not on the heap. */
+  private UnsafeRow lastKey;
+
+  Eviction(JoinRules rules, JoinState state, long previous, long watermark) {
     this.rules = rules;
-    this.stored = stored;
-    this.index = index;
+    this.state = state;
     this.previous = previous;
     this.watermark = watermark;
-    last = ExpiryIndex.last(previous);
-  }
-
-  /** Evicts up to `count` entries of the index. False: no entry is left. */
-  boolean evict(int count, List<InternalRow> output) {
-    for (int i = 0; i < count; i++) {
-      if (expired.isEmpty() && !read()) {
-        return false;
+    for (int side = JoinRules.LEFT; side <= JoinRules.RIGHT; side++) {
+      for (Slot slot : state.slots(side)) {
+        if (rules.firstExpiry(slot) > watermark) {
+          break;
+        }
+        due.add(slot);
       }
-      evict(expired.remove(), output);
     }
-    return true;
   }
 
-  /** Call it once no entry is left. */
-  void end() {
-    index.removeExpired(previous, watermark);
+  /** Evicts up to `count` rows, or lists of the store. False: nothing is left. */
+  boolean evict(int count, List<InternalRow> output) {
+    int left = count;
+    while (left > 0 && !due.isEmpty()) {
+      left = evict(due.peek(), left, output);
+    }
+    return !due.isEmpty();
   }
 
-  private boolean read() {
-    if (isAllRead) {
-      return false;
+  /** Returns how many of `count` are left. */
+  private int evict(Slot slot, int count, List<InternalRow> output) {
+    boolean isOver = rules.lastExpiry(slot) <= watermark;
+    if (!rules.padsUnmatched[slot.side]) {
+      if (isOver) {
+        rules.counts.removed[slot.side].add(state.count(slot));
+      }
+      end(slot, isOver);
+      return count - 1;
     }
-    evicted.clear();
-    List<ExpiryIndex.Entry> entries = index.expired(last, watermark, READ_AT_ONCE);
-    expired.addAll(entries);
-    isAllRead = entries.size() < READ_AT_ONCE;
-    if (!isAllRead) {
-      last = entries.get(entries.size() - 1);
+    if (rows == null && lastKey == null) {
+      begin(slot);
     }
-    return !entries.isEmpty();
+    int left = rows == null ? evictStored(slot, count, output) : evictRows(slot, count, output);
+    if (left > 0) {
+      end(slot, isOver);
+    }
+    return left;
   }
 
-  private void evict(ExpiryIndex.Entry entry, List<InternalRow> output) {
-    if (evicted.contains(entry.key)) {
+  private void begin(Slot slot) {
+    rows = state.rows(slot);
+    if (rows == null) {
       return;
     }
-    int side = JoinRules.sideOf(entry.key.getLong(entry.key.numFields() - 1));
-    List<StoredRow> rows = stored[side].read(entry.key);
-    if (!rules.isIndexedByRow(side)) {
-      rules.counts.removed[side].add(rows.size());
-      stored[side].remove(entry.key);
-      return;
-    }
-    List<StoredRow> rest = new ArrayList<>();
-    for (StoredRow row : rows) {
-      if (row.expiresAt > watermark) {
-        rest.add(row);
-      } else if (row.expiresAt >= entry.expiresAt) {
-        evict(side, row, entry, output);
-      } // Otherwise an earlier watermark has evicted it, and its list has newer rows.
-    }
-    if (rest.isEmpty()) {
-      stored[side].remove(entry.key);
-    } else if (rules.slotLength == 0) {
-      stored[side].replace(entry.key, rest);
+    slot.isPinned = true;
+    order = rows.byExpiry(rules.firstExpiry(slot) - 1);
+    next = firstAfter(previous);
+  }
+
+  private void end(Slot slot, boolean isOver) {
+    due.remove();
+    rows = null;
+    lastKey = null;
+    slot.isPinned = false;
+    if (isOver) {
+      state.remove(slot);
     }
   }
 
-  private void evict(
-      int side, StoredRow row, ExpiryIndex.Entry entry, List<InternalRow> output) {
-    rules.counts.removed[side].add(1);
-    if (rules.padsUnmatched[side] && !row.matched) {
-      output.add(rules.unmatched(side, row.row));
+  private int evictRows(Slot slot, int count, List<InternalRow> output) {
+    int left = count;
+    while (left > 0 && next < order.length && rows.expiresAt(order[next]) <= watermark) {
+      int row = order[next++];
+      rules.counts.removed[slot.side].add(1);
+      if (!rows.isMatched(row)) {
+        output.add(rules.unmatched(slot.side, rows.columns(row)));
+      }
+      left--;
     }
-    if (row.expiresAt != entry.expiresAt) {
-      index.remove(row.expiresAt, entry.key);
-      evicted.add(entry.key);
+    return left;
+  }
+
+  private int evictStored(Slot slot, int count, List<InternalRow> output) {
+    int[] left = {count};
+    lastKey =
+        state
+            .store(slot)
+            .readLists(
+                slot.number,
+                lastKey,
+                (key, list) -> {
+                  for (StoredRow row : list) {
+                    evict(slot.side, row, output);
+                  }
+                  return --left[0] > 0;
+                });
+    return lastKey == null ? Math.max(1, left[0]) : 0;
+  }
+
+  private void evict(int side, StoredRow row, List<InternalRow> output) {
+    if (row.expiresAt > previous && row.expiresAt <= watermark) {
+      rules.counts.removed[side].add(1);
+      if (!row.matched) {
+        output.add(rules.unmatched(side, row.row));
+      }
     }
+  }
+
+  /** The first place in `order` of a row that expires after `watermark`. */
+  private int firstAfter(long watermark) {
+    int low = 0;
+    int high = order.length;
+    while (low < high) {
+      int middle = (low + high) >>> 1;
+      if (rows.expiresAt(order[middle]) <= watermark) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
   }
 }

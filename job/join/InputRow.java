@@ -35,7 +35,12 @@ final class InputRow {
   }
 
   boolean isLate(long watermark) {
-    return row.getLong(first + LATE_AT) <= watermark * MICROS_PER_MILLI;
+    return slotTime() <= watermark * MICROS_PER_MILLI;
+  }
+
+  /** The end of the tumbling window, or else the event time, in microseconds since 1970. */
+  long slotTime() {
+    return row.getLong(first + LATE_AT);
   }
 
   /** Microseconds since 1970. */
@@ -65,7 +70,7 @@ final class InputRow {
     int expiresAt = first + EXPIRES_AT;
     return new StoredRow(
         eventTime(),
-        row.isNullAt(expiresAt) ? JoinRules.NEVER : row.getLong(expiresAt),
+        row.getLong(expiresAt),
         row.getLong(first + POSITION),
         false,
         row());

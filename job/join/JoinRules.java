@@ -12,10 +12,7 @@ public final class JoinRules implements Serializable {
   static final int LEFT = 0;
   static final int RIGHT = 1;
 
-  /** Expiry of a row that never expires. */
-  static final long NEVER = Long.MAX_VALUE;
-
-  /** Key columns of the rows of the dataflow. The last column is the slot. */
+  /** Key columns of the rows of the dataflow. The first column is the slot. */
   final StructType keySchema;
 
   final StructType[] rowSchemas = new StructType[2];
@@ -28,8 +25,22 @@ public final class JoinRules implements Serializable {
 
   final long upper;
 
-  /** Length of a slot in microseconds. 0: all rows of a key are in one slot. */
+  /** As `lower` and `upper`, for the times by which rows are in slots. */
+  final long slotLower;
+
+  final long slotUpper;
+
+  /** Length of a slot in microseconds. */
   final long slotLength;
+
+  /** For each side, the time from the slot time of a row to its expiry, in milliseconds. */
+  final long[] kept;
+
+  /** The share of the JVM's heap for the rows of all state partitions. */
+  final double heapShare;
+
+  /** Limit for a state partition in bytes, in place of its part of the share. 0: that part. */
+  final long heapBytes;
 
   /**
    * The part of ON with columns of both sides, bound to left and right. Null: ON has no such part.
@@ -48,7 +59,13 @@ public final class JoinRules implements Serializable {
       String joinType,
       long lower,
       long upper,
+      long slotLower,
+      long slotUpper,
       long slotLength,
+      long keptLeft,
+      long keptRight,
+      double heapShare,
+      long heapBytes,
       Expression condition,
       boolean emitsPairs,
       boolean realTime,
@@ -62,26 +79,26 @@ public final class JoinRules implements Serializable {
     semi = joinType.equals("left_semi");
     this.lower = lower;
     this.upper = upper;
+    this.slotLower = slotLower;
+    this.slotUpper = slotUpper;
     this.slotLength = slotLength;
+    kept = new long[] {keptLeft, keptRight};
+    this.heapShare = heapShare;
+    this.heapBytes = heapBytes;
     this.condition = condition;
     this.emitsPairs = emitsPairs;
     this.realTime = realTime;
     this.counts = counts;
   }
 
-  /** Expiry, in milliseconds, of the index entry for a stored row. */
-  long indexedAt(int side, long slot, StoredRow row) {
-    if (isIndexedByRow(side)) {
-      return row.expiresAt;
-    }
-    // The list is removed as a whole, once the last possible row of its slot has expired.
-    long end = (Math.floorDiv(slot, 2) + 1) * slotLength;
-    return row.expiresAt + ceilMillis(end) - ceilMillis(row.eventTime);
+  /** The earliest watermark, in milliseconds, at which a row of the slot may expire. */
+  long firstExpiry(Slot slot) {
+    return ceilMillis(slot.number * slotLength) + kept[slot.side];
   }
 
-  /** Whether the index has an entry for each row. Otherwise it has one for each list. */
-  boolean isIndexedByRow(int side) {
-    return padsUnmatched[side] || slotLength == 0;
+  /** The first watermark, in milliseconds, at which all rows of the slot have expired. */
+  long lastExpiry(Slot slot) {
+    return ceilMillis((slot.number + 1) * slotLength) + kept[slot.side];
   }
 
   StructType outputSchema() {
@@ -133,20 +150,16 @@ public final class JoinRules implements Serializable {
 
   /** The first slot of `side` that can contain a match for a row of the other side. */
   long firstSlot(int side, long otherTime) {
-    return slot(side, otherTime + (side == RIGHT ? lower : -upper));
+    return slot(otherTime + (side == RIGHT ? slotLower : -slotUpper));
   }
 
   long lastSlot(int side, long otherTime) {
-    return slot(side, otherTime + (side == RIGHT ? upper : -lower));
+    return slot(otherTime + (side == RIGHT ? slotUpper : -slotLower));
   }
 
-  /** Even numbers are slots of the left side, odd ones of the right side. */
-  long slot(int side, long eventTime) {
-    return slotLength == 0 ? side : Math.floorDiv(eventTime, slotLength) * 2 + side;
-  }
-
-  static int sideOf(long slot) {
-    return (int) (slot & 1);
+  /** The slot of a row. `time`: the end of its tumbling window, or else its event time. */
+  long slot(long time) {
+    return Math.floorDiv(time, slotLength);
   }
 
   static long ceilMillis(long micros) {

@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.BasePredicate;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -11,9 +12,13 @@ import org.apache.spark.sql.catalyst.expressions.JoinedRow;
 import org.apache.spark.sql.catalyst.expressions.Predicate;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.statefulprocessor.DriverStatefulProcessorHandleImpl;
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.statefulprocessor.ImplicitGroupingKeyTracker;
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.statefulprocessor.StatefulProcessorHandleImpl;
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.statefulprocessor.StatefulProcessorHandleState;
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.statevariables.ListStateImpl;
+import org.apache.spark.sql.execution.streaming.state.StateStore;
+import org.apache.spark.sql.execution.streaming.state.StateStoreColFamilySchema;
 import org.apache.spark.sql.streaming.ExpiredTimerInfo;
 import org.apache.spark.sql.streaming.ListState;
 import org.apache.spark.sql.streaming.OutputMode;
@@ -22,36 +27,34 @@ import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
-import org.apache.spark.sql.streaming.ValueState;
 import org.apache.spark.sql.types.StructType;
+import scala.Option;
 import scala.collection.Iterator;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Spark's stream-stream join as a stateful processor that runs in real time and in micro-batches.
  *
  * <pre>
- *   a row of the left side                                          state of one partition
+ *   a row of the left side                          state of one partition (JoinState)
  *        |
- *        |  1. late? counted, not joined           key, slot 2n     | row | row | matched(row) | row
- *        |  2. probe the slots of the right side   key, slot 2n+1   | row | row
- *        |     that can hold a match               key, slot 2n+2   | row
- *        |  3. append to its own slot              ...
- *        |  4. add to the index                    expiry index     | at, key, slot | at, key, slot
+ *        |  1. late? counted, not joined            right side   slot n     | key: row, row | key: row
+ *        |  2. probe the slots of the right side                 slot n+1   | key: row
+ *        |     that can hold a match
+ *        |  3. add it to its own slot               left side    slot n     | key: row | key: row(matched)
  *        v
  *   pairs, unmatched rows
  * </pre>
  *
- * <p>The rows of a key are stored in slots. A slot is a list of the rows of one side whose event
- * times are in one range. A probe reads each slot that can contain a match: at most two slots if
- * the match window is shorter than a slot, however many rows the key has. Entries are only appended
- * to a list. If a stored row matches, another entry of the list records the match.
+ * <p>A slot has the rows of one side whose event times are in one range. It is filled, written, read
+ * and removed as a whole. A probe reads the rows of the key in each slot that can contain a match.
  *
  * <p>A row expires at the first watermark at which no later row can match it. An unmatched row of
- * an outer side is then emitted. A list is removed once all of its rows have expired. In
+ * an outer side is then emitted. A slot is removed once all of its rows have expired. In
  * micro-batches the processor evicts at the end of the batch, as StreamingSymmetricHashJoinExec
  * does. In real time the watermark advances only between two intervals, so that many rows expire at
- * once: with each row that arrives the processor evicts a few entries of the index, and the rest at
- * the end of the interval.
+ * once: with each row that arrives the processor evicts a few rows, and the rest at the end of the
+ * interval.
  *
  * <p>Late rows are counted by side and dropped, or replaced by their dead letters. In micro-batches
  * the watermark of the previous batch decides which rows are late, as in Spark's own join. In real
@@ -65,7 +68,7 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
   private static final int RIGHT = JoinRules.RIGHT;
   private static final String[] SIDES = {"left", "right"};
 
-  /** Entries of the index evicted with each row in real time. A row adds at most one entry. */
+  /** Rows that are evicted with each row that arrives in real time. */
   private static final int EVICTED_WITH_EACH_ROW = 4;
 
   private static final int EVICTED_AT_ONCE = 1000;
@@ -73,12 +76,15 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
   /** Slot of the key with the clock of a partition: the watermark of the last eviction. */
   private static final long CLOCK_SLOT = Long.MIN_VALUE;
 
+  /** Before any watermark. */
+  private static final long START = Long.MIN_VALUE;
+
   private final JoinRules rules;
 
-  private transient StoredRows[] stored;
-  private transient ExpiryIndex index;
+  private transient StateStore store;
+  private transient JoinState state;
   private transient Eviction eviction;
-  private transient ValueState<Long> clock;
+  private transient ListState<Long> clock;
   private transient long lateWatermark;
   private transient BasePredicate condition;
   private transient JoinedRow pair;
@@ -91,15 +97,16 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
   @Override
   public void init(OutputMode outputMode, TimeMode timeMode) {
     StatefulProcessorHandle handle = getHandle();
-    List<ListState<InternalRow>> lists = Interpreted.projectionsOf(() -> stateOf(handle));
-    if (!(handle instanceof StatefulProcessorHandleImpl)) {
-      return; // The driver also calls this method, for the schema of the state.
+    clock =
+        Interpreted.projectionsOf(
+            () -> handle.getListState("clock", NumberEncoder.INSTANCE, TTLConfig.NONE()));
+    if (handle instanceof DriverStatefulProcessorHandleImpl) {
+      registerRows((DriverStatefulProcessorHandleImpl) handle);
+      return;
     }
-    stored = new StoredRows[SIDES.length];
-    for (int side = LEFT; side <= RIGHT; side++) {
-      stored[side] = new StoredRows(lists.get(side), SIDES[side], rules.rowSchemas[side]);
-    }
-    index = new ExpiryIndex(stored[LEFT].store(), rules.keySchema);
+    store = ((ListStateImpl<Long>) clock).stateStore();
+    takeState();
+    TaskEnd.call((StatefulProcessorHandleImpl) handle, this::write);
     eviction = null;
     keyProjection = UnsafeProjection.create(rules.keySchema);
     pair = new JoinedRow();
@@ -109,15 +116,52 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
     }
   }
 
-  /** Creates the clock. Returns the list of each side. */
-  private List<ListState<InternalRow>> stateOf(StatefulProcessorHandle handle) {
-    List<ListState<InternalRow>> lists = new ArrayList<>();
+  /** Describes the rows in state as lists, for Spark's state reader. */
+  private void registerRows(DriverStatefulProcessorHandleImpl handle) {
+    Map<String, StateStoreColFamilySchema> schemas =
+        CollectionConverters.asJava(handle.columnFamilySchemas());
     for (int side = LEFT; side <= RIGHT; side++) {
-      StructType entry = StoredRows.entrySchema(rules.rowSchemas[side]);
-      lists.add(handle.getListState(SIDES[side], InternalRows.schemaOnly(entry), TTLConfig.NONE()));
+      StructType entry = SlotStore.entrySchema(rules.rowSchemas[side]);
+      handle.getListState(SIDES[side], InternalRows.schemaOnly(entry), TTLConfig.NONE());
+      StateStoreColFamilySchema list = schemas.get(SIDES[side]);
+      StateStoreColFamilySchema sorted =
+          list.copy(
+              list.colFamilyName(),
+              list.keySchemaId(),
+              list.keySchema(),
+              list.valueSchemaId(),
+              list.valueSchema(),
+              Option.apply(SlotStore.keyEncoder(list.keySchema())),
+              list.userKeyEncoderSchema());
+      schemas.put(SIDES[side], sorted);
     }
-    clock = handle.getValueState("clock", NumberEncoder.INSTANCE, TTLConfig.NONE());
-    return lists;
+  }
+
+  private void takeState() {
+    SlotStore[] stores = new SlotStore[SIDES.length];
+    for (int side = LEFT; side <= RIGHT; side++) {
+      stores[side] = new SlotStore(store, SIDES[side], rules.keySchema, rules.rowSchemas[side]);
+    }
+    state = KeptStates.take(store);
+    if (state == null) {
+      state = new JoinState(rules, stores, heapBytes());
+    }
+    state.begin(rules, stores);
+  }
+
+  private long heapBytes() {
+    if (rules.heapBytes > 0) {
+      return rules.heapBytes;
+    }
+    int partitions = TaskContext.get().numPartitions();
+    return (long) (Runtime.getRuntime().maxMemory() * rules.heapShare / partitions);
+  }
+
+  /** Called before the commit. */
+  private void write() {
+    state.write();
+    state.end();
+    KeptStates.keep(store, state);
   }
 
   @Override
@@ -126,12 +170,13 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
     long watermark = times.getCurrentWatermarkInMs();
     if (eviction == null) {
       ImplicitGroupingKeyTracker.setImplicitKey(clockKey());
-      // The read of the timers creates their column family, which the index uses. `size` reads all
-      // timers, at most two, and so closes RocksDB's iterator.
-      if (Interpreted.projectionsOf(() -> getHandle().listTimers().size()) == 0) {
-        clock.update(ExpiryIndex.START);
-        index.addFences(clockKey());
-        getHandle().registerTimer(watermark + 1);
+      if (!clock.exists()) {
+        setClock(START);
+        Interpreted.projectionsOf(
+            () -> {
+              getHandle().registerTimer(watermark + 1);
+              return null;
+            });
       }
       startEviction(watermark);
       ImplicitGroupingKeyTracker.setImplicitKey(key);
@@ -164,8 +209,8 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
         if (eviction.evict(EVICTED_AT_ONCE, output)) {
           return true;
         }
-        eviction.end();
-        clock.update(watermark);
+        state.setEvictedAt(watermark);
+        setClock(watermark);
         getHandle().registerTimer(watermark + 1);
         return false;
       }
@@ -174,12 +219,18 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
 
   /** The implicit key must be the key of the clock. */
   private void startEviction(long watermark) {
-    eviction = new Eviction(rules, stored, index, clock.get(), watermark);
+    long previous = clock.get().next();
+    state.setEvictedAt(previous);
+    eviction = new Eviction(rules, state, previous, watermark);
+  }
+
+  private void setClock(long watermark) {
+    clock.put(new Long[] {watermark});
   }
 
   private InternalRow clockKey() {
     GenericInternalRow key = new GenericInternalRow(rules.keySchema.length());
-    key.update(key.numFields() - 1, CLOCK_SLOT);
+    key.update(0, CLOCK_SLOT);
     return key;
   }
 
@@ -189,21 +240,26 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
         .equals(StatefulProcessorHandleState.DATA_PROCESSED());
   }
 
-  private boolean matches(StoredRow left, StoredRow right) {
-    long distance = right.eventTime - left.eventTime;
-    return distance >= rules.lower
-        && distance <= rules.upper
-        && (condition == null || condition.eval(pair.apply(left.row, right.row)));
+  private boolean isInWindow(long leftTime, long rightTime) {
+    long distance = rightTime - leftTime;
+    return distance >= rules.lower && distance <= rules.upper;
+  }
+
+  private boolean matches(InternalRow left, InternalRow right) {
+    return condition == null || condition.eval(pair.apply(left, right));
   }
 
   /** Joins the rows of one key that have arrived: all rows of a batch, or one row in real time. */
   private final class KeyJoin extends Buffered {
-    private final GenericInternalRow key;
+    /** With the slot of the last row that was added or found in the store. */
+    private final UnsafeRow key;
+
+    private final int hash;
     private final Iterator<InternalRow> rows;
     private final long watermark;
 
-    /** Lists that have been read, by slot. */
-    private final Map<Long, List<StoredRow>> lists = new HashMap<>();
+    /** Lists that have been read from the store, by side and slot. */
+    private final List<Map<Long, List<StoredRow>>> lists = List.of(new HashMap<>(), new HashMap<>());
 
     /** Rows that had expired when they arrived. Only rows of the same batch can match them. */
     private final List<List<StoredRow>> expired = List.of(new ArrayList<>(), new ArrayList<>());
@@ -211,9 +267,10 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
     private boolean ended;
 
     KeyJoin(InternalRow key, Iterator<InternalRow> rows, long watermark) {
-      this.key = (GenericInternalRow) key;
+      this.key = keyProjection.apply(key);
       this.rows = rows;
       this.watermark = watermark;
+      hash = SlotRows.hash(this.key);
     }
 
     @Override
@@ -256,86 +313,126 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
           output.add(rules.unmatched(side, input.row()));
         }
       } else {
-        join(side, input.toStore(), output);
+        join(side, input.toStore(), input.slotTime(), output);
       }
     }
 
-    private void join(int side, StoredRow row, List<InternalRow> output) {
+    private void join(int side, StoredRow row, long slotTime, List<InternalRow> output) {
       int other = 1 - side;
       boolean isEnough = rules.semi && side == LEFT;
       boolean matched = false;
-      long last = rules.lastSlot(other, row.eventTime);
-      for (long slot = rules.firstSlot(other, row.eventTime); slot <= last; slot += 2) {
-        matched |= probe(side, row, slot, list(slot), output);
+      long last = rules.lastSlot(other, slotTime);
+      for (long slot = rules.firstSlot(other, slotTime); slot <= last; slot++) {
+        matched |= probe(side, row, state.slot(other, slot), output);
         if (isEnough && matched) {
           return;
         }
       }
-      matched |= probe(side, row, EXPIRED, expired.get(other), output);
+      matched |= probe(side, row, null, expired.get(other), output);
       if (!(isEnough && matched)) {
         row.matched = matched && rules.marksMatched(side);
-        store(side, row);
+        store(side, row, slotTime);
       }
     }
 
-    private static final long EXPIRED = Long.MIN_VALUE;
-
-    /** Emits the matches of `row` among `others`, rows of the other side. */
-    private boolean probe(
-        int side, StoredRow row, long slot, List<StoredRow> others, List<InternalRow> output) {
+    /** Emits the matches of `row` in a slot of the other side. `slot`: null: it has no rows. */
+    private boolean probe(int side, StoredRow row, Slot slot, List<InternalRow> output) {
+      if (slot == null) {
+        return false;
+      }
+      SlotRows others = state.rows(slot);
+      if (others == null) {
+        return probe(side, row, slot, list(slot), output);
+      }
+      lists.get(slot.side).remove(slot.number); // It may be older than the rows on the heap.
+      int other = others.first(key, hash);
+      if (other != SlotRows.NONE) {
+        slot.uses++;
+      }
       boolean matched = false;
-      for (StoredRow other : others) {
-        if (rules.semi && side == RIGHT && other.matched) {
-          continue; // The left row has been emitted.
-        }
-        StoredRow left = side == LEFT ? row : other;
-        StoredRow right = side == LEFT ? other : row;
-        if (!matches(left, right)) {
-          continue;
-        }
-        matched = true;
-        if (rules.emitsPairs) {
-          output.add(rules.pair(left.row, right.row));
-        }
-        if (rules.marksMatched(1 - side) && !other.matched) {
-          other.matched = true;
-          if (slot != EXPIRED) {
-            stored[1 - side].markMatched(stateKey(slot), other);
+      for (; other != SlotRows.NONE; other = others.next(other)) {
+        boolean isInWindow =
+            side == LEFT
+                ? isInWindow(row.eventTime, others.eventTime(other))
+                : isInWindow(others.eventTime(other), row.eventTime);
+        if (isInWindow && !hasBeenEmitted(side, others.isMatched(other))) {
+          InternalRow columns = others.columns(other);
+          if (emits(side, row, columns, output)) {
+            matched = true;
+            if (rules.marksMatched(1 - side) && !others.isMatched(other)) {
+              others.setMatched(other);
+            }
+            if (rules.semi && side == LEFT) {
+              return true;
+            }
           }
-        }
-        if (rules.semi && side == LEFT) {
-          return true;
         }
       }
       return matched;
     }
 
-    private List<StoredRow> list(long slot) {
-      return lists.computeIfAbsent(
-          slot, each -> stored[JoinRules.sideOf(each)].read(stateKey(each)));
+    /** As above, for rows of a slot in the store; `slot`: null: for rows that are not stored. */
+    private boolean probe(
+        int side, StoredRow row, Slot slot, List<StoredRow> others, List<InternalRow> output) {
+      boolean matched = false;
+      for (StoredRow other : others) {
+        boolean isInWindow =
+            side == LEFT
+                ? isInWindow(row.eventTime, other.eventTime)
+                : isInWindow(other.eventTime, row.eventTime);
+        if (isInWindow
+            && !hasBeenEmitted(side, other.matched)
+            && emits(side, row, other.row, output)) {
+          matched = true;
+          if (rules.marksMatched(1 - side) && !other.matched) {
+            other.matched = true;
+            if (slot != null) {
+              state.markMatched(slot, key, other);
+            }
+          }
+          if (rules.semi && side == LEFT) {
+            return true;
+          }
+        }
+      }
+      return matched;
     }
 
-    private void store(int side, StoredRow row) {
+    /** Whether the other row is a left row of a semi join that has been emitted. */
+    private boolean hasBeenEmitted(int side, boolean isOtherMatched) {
+      return rules.semi && side == RIGHT && isOtherMatched;
+    }
+
+    /** Emits the pair if the rows match. */
+    private boolean emits(int side, StoredRow row, InternalRow other, List<InternalRow> output) {
+      InternalRow left = side == LEFT ? row.row : other;
+      InternalRow right = side == LEFT ? other : row.row;
+      if (!matches(left, right)) {
+        return false;
+      }
+      if (rules.emitsPairs) {
+        output.add(rules.pair(left, right));
+      }
+      return true;
+    }
+
+    private List<StoredRow> list(Slot slot) {
+      return lists
+          .get(slot.side)
+          .computeIfAbsent(slot.number, each -> state.read(slot, key, hash));
+    }
+
+    private void store(int side, StoredRow row, long slotTime) {
       if (row.expiresAt <= watermark) {
         expired.get(side).add(row.copy());
         return;
       }
-      long slot = rules.slot(side, row.eventTime);
-      UnsafeRow stateKey = stateKey(slot);
-      stored[side].append(stateKey, row);
-      rules.counts.stored[side].add(1);
-      List<StoredRow> list = lists.get(slot);
+      long slot = rules.slot(slotTime);
+      state.add(side, slot, key, hash, row);
+      List<StoredRow> list = lists.get(side).get(slot);
       if (list != null) {
         list.add(row.copy());
       }
-      if (row.expiresAt != JoinRules.NEVER) {
-        index.add(rules.indexedAt(side, slot, row), stateKey);
-      }
-    }
-
-    private UnsafeRow stateKey(long slot) {
-      key.update(key.numFields() - 1, slot);
-      return keyProjection.apply(key);
     }
   }
 }

@@ -66,17 +66,26 @@ class StreamJoin:
     output_mode = "update"
     passes_dead_letters = True
 
-    def __init__(self, spark: SparkSession, plan: JoinPlan, *, as_interval: bool) -> None:
+    def __init__(
+        self, spark: SparkSession, plan: JoinPlan, *, as_interval: bool, heap_bytes: int = 0
+    ) -> None:
         """`as_interval`: the watermark of a batch decides which of its rows are late, as in an
-        interval. In micro-batches Spark uses the watermark of the previous batch.
+        interval. In micro-batches Spark uses the watermark of the previous batch. `heap_bytes`: as
+        for `real_time_join`.
 
         Raises SetupError if the processor was built from other sources.
         """
         self.counts = RowCounts(spark, plan)
         self._as_interval = as_interval
+        self._heap_bytes = heap_bytes
 
     def joined(self, left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
-        return real_time_join(left, right, plan, real_time=self._as_interval, counts=self.counts)
+        return real_time_join(
+            *(left, right, plan),
+            real_time=self._as_interval,
+            counts=self.counts,
+            heap_bytes=self._heap_bytes,
+        )
 
     def begin_batch(self, query: StreamingQuery, spark: SparkSession) -> None:
         pass_late_watermark(query, spark)

@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from job.jvm_class import jvm_class
 from job.plan.plan import JoinPlan, window_end_column
 from job.plan.position import position_column
+from job.plan.real_time import HEAP_SHARE
 from job.plan.side_plan import SidePlan
 from job.spark.java_classes import check_classes, java_class
 from job.spec.durations import milliseconds
@@ -36,7 +37,8 @@ _SLOT = "slot"
 _OTHER = 2
 """Side of a row that is not joined."""
 _MICROSECONDS = 1000
-_SLOT_MS_MIN = 1000
+_SLOT_MS_MIN, _SLOT_MS_MAX = 1000, 30 * 86_400_000
+_SLOTS_OF_A_WINDOW = 4
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 
 
@@ -80,6 +82,12 @@ class RowCounts:
         return int(self.java.stored(index) - self.java.removed(index))
 
 
+def release_states(spark: SparkSession) -> None:
+    """Free the heap of the driver that has rows in state. The next start reads them from the
+    checkpoint."""
+    java_class(spark, "KeptStates").release()
+
+
 def real_time_join(
     left: DataFrame,
     right: DataFrame,
@@ -87,11 +95,14 @@ def real_time_join(
     *,
     real_time: bool,
     counts: RowCounts,
+    heap_bytes: int = 0,
 ) -> DataFrame:
     """The columns of both sides; and DEAD_LETTER if both sides have DEAD_LETTER and IS_DEAD.
 
     `real_time`: for a query that is started with the real-time trigger. In micro-batches,
     `pass_late_watermark` is called with each batch.
+
+    `heap_bytes`: limit of the rows of a state partition on the heap; 0: its part of HEAP_SHARE.
 
     A late row is counted, and emitted as its dead letter if it has one. The last field of a dead
     letter is then the watermark.
@@ -105,16 +116,16 @@ def real_time_join(
     keys = _keys(sides, plan)
     rows = [_input_rows(whole[side], side, keys[side], types, letter, plan) for side in plan.inputs]
     union = reduce(DataFrame.union, rows)
-    names = [*_key_names(keys["left"]), _SLOT]
+    names = [_SLOT, *_key_names(keys["left"])]
     helper = java_class(spark, "RealTimeJoin")
-    lower, upper, slot = _window(plan)
     rules = java_class(spark, "JoinRules")(
         union.select(*names)._jdf.schema(),
         union._jdf.schema(),
         plan.spark_join_type,
-        lower,
-        upper,
-        slot,
+        *_window(plan),
+        *(_kept_ms(plan.side(side), plan) for side in plan.inputs),
+        HEAP_SHARE,
+        heap_bytes,
         _bound_condition(plan, types, spark),
         plan.join_type.anti_side is None or plan.checks.condition is not None,
         real_time,
@@ -152,8 +163,8 @@ def _input_rows(
         "*", *(F.when(joins, key).alias(name) for key, name in zip(keys, names, strict=True))
     )
     return keyed.select(
-        *(_normalized(keyed, name) for name in names),
         F.lit(0).cast("bigint").alias(_SLOT),
+        *(_normalized(keyed, name) for name in names),
         F.when(joins, plan.inputs.index(side)).otherwise(_OTHER).alias("side"),
         # Without metadata, by which Spark would drop late rows without counting them by side.
         F.when(joins, F.col(f"`{late_at}`")).alias("late_at", metadata={}),
@@ -177,18 +188,23 @@ def _is_matchable(side: SidePlan, plan: JoinPlan) -> str:
 
 
 def _expires_at(side: SidePlan, plan: JoinPlan) -> str:
-    """The first watermark, in epoch milliseconds, at which the row expires. Null: never.
+    """The first watermark, in epoch milliseconds, at which the row expires.
 
     Watermarks are whole milliseconds, so an event time is rounded up.
     """
     if plan.window is not None:
         return f"unix_millis({window_end_column(side.side)})"
-    if side.retention is None:
-        return "cast(null AS BIGINT)"
-    kept = milliseconds(side.retention) + (0 if plan.event_time_in_key else 1)
     micros = f"unix_micros(`{side.event_time_column}`)"
     rounded = f"{micros} div {_MICROSECONDS} + if({micros} % {_MICROSECONDS} > 0, 1, 0)"
-    return f"{rounded} + {kept}"
+    return f"{rounded} + {_kept_ms(side, plan)}"
+
+
+def _kept_ms(side: SidePlan, plan: JoinPlan) -> int:
+    """Time from the slot time of a row to its expiry."""
+    if plan.window is not None:
+        return 0
+    assert side.retention is not None, "the state is bounded"
+    return milliseconds(side.retention) + (0 if plan.event_time_in_key else 1)
 
 
 def _keys(sides: dict[str, DataFrame], plan: JoinPlan) -> dict[str, list[Column]]:
@@ -211,17 +227,24 @@ def _key_names(keys: Sequence[Column]) -> list[str]:
     return [f"key_{index}" for index in range(len(keys))]
 
 
-def _window(plan: JoinPlan) -> tuple[int, int, int]:
-    """The distances of event times that match, and the length of a slot, in microseconds."""
-    window = plan.match_window
-    before, after = (None, None) if window is None else (window.before, window.after)
+def _window(plan: JoinPlan) -> tuple[int, int, int, int, int]:
+    """In microseconds: the distances of event times that match, those of slot times, and the length
+    of a slot. The slot time is the end of the tumbling window, or else the event time."""
+    if plan.match_window is None:
+        length = _SLOT_MS_MIN if plan.window is None else milliseconds(plan.window.size)
+        return _LONG_MIN, _LONG_MAX, 0, 0, _slot_micros(length)
+    before, after = plan.match_window.before, plan.match_window.after
+    assert before is not None, "the state is bounded"
+    assert after is not None, "the state is bounded"
     if plan.inputs != SIDES:
         before, after = after, before
-    lower = _LONG_MIN if before is None else -milliseconds(before) * _MICROSECONDS
-    upper = _LONG_MAX if after is None else milliseconds(after) * _MICROSECONDS
-    if before is None or after is None:
-        return lower, upper, 0
-    return lower, upper, max(upper - lower, _SLOT_MS_MIN * _MICROSECONDS)
+    lower, upper = -milliseconds(before), milliseconds(after)
+    bounds = lower * _MICROSECONDS, upper * _MICROSECONDS
+    return *bounds, *bounds, _slot_micros((upper - lower) // _SLOTS_OF_A_WINDOW)
+
+
+def _slot_micros(milliseconds: int) -> int:
+    return min(max(milliseconds, _SLOT_MS_MIN), _SLOT_MS_MAX) * _MICROSECONDS
 
 
 def _bound_condition(plan: JoinPlan, types: dict[str, StructType], spark: SparkSession) -> Any:

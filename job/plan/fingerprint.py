@@ -24,6 +24,9 @@ from job.sql.questions import Columns, SqlError, SqlQuestions
 from job.sql.time_zones import UTC
 
 _ENGINE = "engine"
+STATE_FORMAT = "state_format"
+_SLOTS, _LISTS = "slots", "lists"
+"""Formats of the state of the real-time engine: its lists sorted by slot, or not sorted."""
 _NONE = "none"
 _WITHIN = " within "
 _TIME_ZONES = {f"{side}.time_zone" for side in SIDES}
@@ -73,7 +76,7 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
         # Spark stores the event time of a row only if the output uses it.
         settings["output.timestamp"] = OutputTimestamp.EVENT_TIME.value
     if plan.real_time is not None:
-        settings[_ENGINE] = Engine.REAL_TIME.value
+        settings |= {_ENGINE: Engine.REAL_TIME.value, STATE_FORMAT: _SLOTS}
     return settings | {name.split(".")[-1]: value for name, value in _formats().items()}
 
 
@@ -118,7 +121,15 @@ def check_not_frozen(checkpoint: str, differences: Sequence[Change]) -> None:
     lines = [
         f"  {change.field}: frozen as {change.frozen}, the spec has {change.wanted}"
         for change in differences
+        if change.field != STATE_FORMAT
     ]
+    if not lines:
+        raise FrozenSpecError(
+            f"the checkpoint {checkpoint} has the state of another version ({STATE_FORMAT}: "
+            f"{differences[0].frozen}, and this version has {differences[0].wanted}). Continue "
+            "with `streamjoin change OLD_SPEC NEW_SPEC`: NEW_SPEC is the same spec with another "
+            "`checkpoint`, and its query reads the records in state again"
+        )
     raise FrozenSpecError(
         f"the checkpoint {checkpoint} was started with other settings:\n"
         + "\n".join(lines)
@@ -198,14 +209,16 @@ def _topic_field(side: Side) -> str:
 
 
 def changes(frozen: Mapping[str, str], wanted: Mapping[str, str]) -> list[Change]:
+    differing = [field for field in {**frozen, **wanted} if frozen.get(field) != wanted.get(field)]
+    if _ENGINE in differing:
+        differing = [field for field in differing if field != STATE_FORMAT]
     return [
         Change(
             field,
             frozen.get(field, _value_left_out(field)),
             wanted.get(field, _value_left_out(field)),
         )
-        for field in {**frozen, **wanted}
-        if frozen.get(field) != wanted.get(field)
+        for field in differing
     ]
 
 
@@ -213,7 +226,7 @@ def _value_left_out(field: str) -> str:
     """The value of a field that a fingerprint does not have."""
     if field in _TIME_ZONES:
         return UTC
-    return Engine.MICRO_BATCH.value if field == _ENGINE else "none"
+    return {_ENGINE: Engine.MICRO_BATCH.value, STATE_FORMAT: _LISTS}.get(field, "none")
 
 
 def _formats() -> dict[str, str]:

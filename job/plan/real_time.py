@@ -58,6 +58,9 @@ CONF: Mapping[str, str] = MappingProxyType(
 )
 """Spark conf in addition to that of tuning.py."""
 
+HEAP_SHARE = 0.3
+"""Share of the heap of each JVM for rows in state. Further rows are only in RocksDB."""
+
 CATCH_UP_CONF: Mapping[str, str] = MappingProxyType(
     {
         # Each run loads the state. From a changelog, 130,000 rows took 20 s on 2 slow cores before

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 
 import structlog
@@ -17,6 +17,7 @@ from job.delivery.kept_back import KeptBack
 from job.delivery.record_writer import RecordWriter, record_writer
 from job.delivery.sink import BatchSink, RunningQuery, start_intervals, start_micro_batches
 from job.join.join import Join, join_of
+from job.join.processor import release_states
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
 from job.plan.real_time import CATCH_UP_CONF
@@ -46,6 +47,8 @@ class QueryStarter:
         self._paced_session: SparkSession | None = None
         """The session that has run intervals last. Another one has another JVM."""
         self._running: ControlLoop | None = None
+        self._processor_session: SparkSession | None = None
+        """The session that has run the processor last."""
 
     @property
     def phase(self) -> Phase | None:
@@ -60,8 +63,12 @@ class QueryStarter:
         return self._running.raise_watermark
 
     def forget_phase(self) -> None:
-        """Called when the query is stopped or has failed: its next run begins with catch-up."""
+        """Called when the query is stopped or has failed: its next run begins with catch-up, and
+        reads its state from the checkpoint."""
         self._next_phase = Phase.CATCH_UP
+        if self._processor_session is not None:
+            with suppress(Exception):  # the JVM may be gone
+                release_states(self._processor_session)
 
     @contextmanager
     def start(
@@ -73,6 +80,7 @@ class QueryStarter:
         checkpoint: Checkpoint,
     ) -> Iterator[RunningQuery]:
         run = QueryRun(spark, plan, access, checkpoint, self._stats, self._resources)
+        self._processor_session = None if plan.real_time is None else spark
         replay = read_replay(checkpoint)
         phase = None if plan.real_time is None else self._begin_phase(run)
         fence = checkpoint.fence  # before the rest of the checkpoint

@@ -29,7 +29,7 @@ from tests.semantics.join_cases import (
     differences,
     specified,
 )
-from tests.semantics.real_time_runner import run_in_real_time_engine
+from tests.semantics.real_time_runner import HEAPS, Heap, run_in_real_time_engine
 from tests.semantics.spark_runner import run_on_spark
 from tests.semantics.spark_session import start_session
 
@@ -105,13 +105,19 @@ class Statistics:
         )
 
 
-def check(spark: SparkSession, case: Case, *, processor: Processor | None = None) -> list[Batch]:
+def check(
+    spark: SparkSession,
+    case: Case,
+    *,
+    processor: Processor | None = None,
+    heap: Heap = HEAPS[0],
+) -> list[Batch]:
     """Run the case on both; DifferenceError with the case if they differ.
 
     `processor`: the processor of the real-time engine, not Spark's operator, and which part of it.
     """
     if processor is not None:
-        return _check_processor(spark, case, processor)
+        return _check_processor(spark, case, processor, heap)
     expected, phases = specified(case)
     found = list(differences(expected, run_on_spark(spark, case, phases)))
     if "filter" in case.spec["output"]:
@@ -121,22 +127,35 @@ def check(spark: SparkSession, case: Case, *, processor: Processor | None = None
     return expected
 
 
-def _check_processor(spark: SparkSession, case: Case, processor: Processor) -> list[Batch]:
-    # The real-time engine refuses `deduplicate`.
+def _check_processor(
+    spark: SparkSession, case: Case, processor: Processor, heap: Heap
+) -> list[Batch]:
+    # The real-time engine refuses `deduplicate` and `unbounded_state`.
     sides = (
         {name: side for name, side in case.spec[s].items() if name != "deduplicate"} for s in SIDES
     )
     spec = {**case.spec, **dict(zip(SIDES, sides, strict=True))}
+    if spec["join"].get("unbounded_state"):
+        window = {
+            "before": "2 seconds",
+            "after": "3 seconds",
+            **(spec["join"].get("match_window") or {}),
+        }
+        spec["join"] = {**spec["join"], "unbounded_state": False, "match_window": window}
     case = replace(case, spec=spec)
     expected, phases = specified(case, processor=processor)
-    actual = run_in_real_time_engine(spark, case, phases, interval=processor == "interval")
+    actual = run_in_real_time_engine(
+        spark, case, phases, interval=processor == "interval", heap=heap
+    )
     found = [
         text
         for text in differences(expected, actual)
         if not any(name in text for name in _OF_SPARKS_STATE)
     ]
     if found:
-        raise DifferenceError("\n".join([*found, "", f"# processor: {processor}", str(case)]))
+        raise DifferenceError(
+            "\n".join([*found, "", f"# processor: {processor}, {heap}", str(case)])
+        )
     return expected
 
 
@@ -231,8 +250,9 @@ class _Search:
                 raise min(found, key=lambda error: len(str(error))) from None
 
     def _check(self, spark: SparkSession, case: Case, number: int) -> list[Batch]:
-        processor = PROCESSORS[number % len(PROCESSORS)] if self._real_time else None
-        return check(spark, case, processor=processor)
+        rest, of_processor = divmod(number, len(PROCESSORS))
+        processor = PROCESSORS[of_processor] if self._real_time else None
+        return check(spark, case, processor=processor, heap=HEAPS[rest % len(HEAPS)])
 
     def _skip_if_over(self) -> None:
         with self._lock:

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +17,50 @@ from pyspark.sql.streaming import StreamingQuery
 
 from job.dataflow.dataflow import dataflow
 from job.join.join import StreamJoin
+from job.join.processor import release_states
 from job.spec.sides import SIDES
 from tests.semantics import spark_runner
 from tests.semantics.join_cases import Batch, Case, Phase
 from tests.semantics.spark_session import fast_folder
 
 
+@dataclass(frozen=True)
+class Heap:
+    """What a state partition has of the heap."""
+
+    bytes: int = 0
+    """Limit of its rows there. 0: all rows fit."""
+    is_lost: bool = False
+    """Whether a restart reads the rows from the state store, as another process would."""
+
+
+HEAPS = (Heap(), Heap(is_lost=True), Heap(3_000, is_lost=True), Heap(1, is_lost=True))
+"""All rows, then some, then none are on the heap."""
+
+
 def run_in_real_time_engine(
-    spark: SparkSession, case: Case, phases: Sequence[Phase], *, interval: bool = False
+    spark: SparkSession,
+    case: Case,
+    phases: Sequence[Phase],
+    *,
+    interval: bool = False,
+    heap: Heap = HEAPS[0],
 ) -> list[Batch]:
     """The batches Spark runs, fed in the batches of `phases`."""
     folder = Path(tempfile.mkdtemp(prefix="streamjoin-", dir=fast_folder()))
     try:
         with spark_runner.conf(spark, spark_runner.conf_of(case.plan)):
-            return _Run(spark, case, folder, interval=interval).through(phases)
+            return _Run(spark, case, folder, interval=interval, heap=heap).through(phases)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 class _Run(spark_runner.Run):
-    def __init__(self, spark: SparkSession, case: Case, folder: Path, *, interval: bool) -> None:
+    def __init__(
+        self, spark: SparkSession, case: Case, folder: Path, *, interval: bool, heap: Heap
+    ) -> None:
         super().__init__(spark, case, folder)
-        self._interval = interval
+        self._interval, self._heap = interval, heap
         self._late: list[int] = []
         """Rows that the processor has dropped, in all batches up to each one."""
 
@@ -52,7 +74,13 @@ class _Run(spark_runner.Run):
 
     def _start(self, on_batch: Any) -> StreamingQuery:
         left, right = (self._topics[side].records() for side in SIDES)
-        join = StreamJoin(self._spark, self._plan, as_interval=self._interval)
+        if self._heap.is_lost:
+            release_states(self._spark)
+        join = StreamJoin(
+            *(self._spark, self._plan),
+            as_interval=self._interval,
+            heap_bytes=self._heap.bytes,
+        )
         started = Future[StreamingQuery]()
         of_earlier_runs = self._late[-1] if self._late else 0
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
 
 from job import java_jar
 from job.errors import SetupError
@@ -18,6 +19,8 @@ from job.spark import java_classes
 from tests.semantics import differential
 from tests.semantics.join_cases import Data, Idle, Restart
 from tests.semantics.planted_java import Plant, compile_plants, use_plant
+from tests.semantics.real_time_runner import HEAPS, Heap
+from tests.semantics.streams import T0, Stream, spec_text
 from tests.semantics.test_differential import STEPS, case, row
 
 CASES = 100
@@ -41,43 +44,68 @@ class Planted(Plant):
     found_in: str
     """What differs."""
     processor: Processor = "batch"
+    heap: Heap = HEAPS[0]
 
 
 PLANTED: Mapping[str, Planted] = {
     "matched_flag_lost": Planted(
         "StreamJoin.java",
-        "stored[1 - side].markMatched(stateKey(slot), other);",
+        "others.setMatched(other);",
         "",
         "output",
     ),
     "last_slot_not_read": Planted("StreamJoin.java", "slot <= last;", "slot < last;", "output"),
     "first_slot_not_read": Planted(
-        "JoinRules.java", "lower : -upper)", "lower : -upper) + slotLength", "output"
+        "JoinRules.java", "slotLower : -slotUpper)", "slotLower : slotLength - slotUpper)",
+        "output",
     ),
     "end_of_the_window_not_matched": Planted(
         "StreamJoin.java", "distance <= rules.upper", "distance < rules.upper", "output"
     ),
     "evicted_before_the_watermark": Planted(
-        "Eviction.java", "this.watermark = watermark;", "this.watermark = watermark + 1;", "output"
+        "StreamJoin.java", "state, previous, watermark);", "state, previous, watermark + 1);",
+        "output",
     ),
     "evicted_after_the_watermark": Planted(
-        "Eviction.java", "this.watermark = watermark;", "this.watermark = watermark - 1;", "output"
+        "StreamJoin.java", "state, previous, watermark);", "state, previous, watermark - 1);",
+        "output",
     ),
-    "evicted_twice": Planted(
-        "Eviction.java", "row.expiresAt >= entry.expiresAt", "true", "output"
-    ),
+    "evicted_twice": Planted("Eviction.java", "next = firstAfter(previous);", "", "output"),
     "clock_not_started": Planted(
         "StreamJoin.java",
-        "        getHandle().registerTimer(watermark + 1);\n      }\n",
-        "      }\n",
+        "getHandle().registerTimer(watermark + 1);\n              return null;",
+        "return null;",
         "output",
     ),
     "late_row_taken": Planted(
         "InputRow.java", "<= watermark", "< watermark", "late_rows|output", "interval"
     ),
     "rows_without_a_partner_forgotten": Planted(
-        "Eviction.java", "if (rules.padsUnmatched[side] && !row.matched) {", "if (false) {",
+        "Eviction.java", "if (!rows.isMatched(row)) {", "if (false) {",
         "output",
+    ),
+    "not_written": Planted("StreamJoin.java", "state.write();", "", "output", heap=HEAPS[1]),
+    "mark_not_written": Planted(
+        "SlotRows.java", "toMark[marks++] = row;", "", "output", heap=HEAPS[1]
+    ),
+    "mark_not_read": Planted(
+        "SlotStore.java", "row.matched |= matched.contains(row.position);", "", "output",
+        heap=HEAPS[1],
+    ),
+    "spilled_without_being_written": Planted(
+        "JoinState.java", "    write(least);\n", "", "output", heap=HEAPS[2]
+    ),
+    "key_missing_in_the_filter": Planted(
+        "JoinState.java", "slot.filter.add(hash);", "", "output", heap=HEAPS[2]
+    ),
+    "mark_of_a_spilled_row_lost": Planted(
+        "StreamJoin.java", "state.markMatched(slot, key, other);", "", "output", heap=HEAPS[3]
+    ),
+    "stored_rows_evicted_twice": Planted(
+        "Eviction.java", "row.expiresAt > previous && ", "", "output", heap=HEAPS[3]
+    ),
+    "half_of_a_slot_is_loaded": Planted(
+        "JoinState.java", "    if (last != null) {", "    if (false) {", "output", heap=HEAPS[2]
     ),
 }  # fmt: skip
 
@@ -87,9 +115,9 @@ def planted() -> None:
     compile_plants(PLANTED)
 
 
-# Slots are as long as the window is, five seconds, and begin at multiples of it. Row 4 of the left
-# side has partners at both ends of its window, in two slots. Rows 5 expire one after the other, in
-# one slot, each with its own batch.
+# The window is five seconds long, and four slots, which begin at multiples of 1.25 s. Row 4 of the
+# left side has partners at both ends of its window. Rows 5 expire one after the other, in two
+# slots, each with its own batch.
 MORE_STEPS = (
     Data([row(4, 2_500), row(5, 100)], [row(4, 7_500), row(4, 2_500), row(6, 0)]),
     Data([row(5, 1_500)], [row(5, 90_000)]),
@@ -105,22 +133,95 @@ MORE_STEPS = (
     Data([row(9, 100_000)], [row(9, 100_000)]),
     # In time by the watermark before, and expired at 90,000, the watermark of the batch.
     Data([row(3, 40_000), row(2, 50_000)], [row(3, 41_000)]),
+    # In state when it matches, and read from the store again before it expires.
+    Data([row(8, 110_000)]),
+    Data([], [row(8, 110_000)]),
+    Restart(),
+    # Expires one millisecond after the watermark.
+    Data([row(7, 110_000)]),
+    Data([row(9, 125_000)], [row(9, 125_000)]),
+    Data([row(9, 125_001)], [row(9, 125_001)]),
+    Idle(),
 )
 
-SCENARIOS = {"steps": STEPS, "more_steps": MORE_STEPS}
+_KEYS = range(60)
+# More rows of one slot, and of several, than fit on a small heap.
+MANY_KEYS = (
+    Data([row(300 + key, 10 * key) for key in _KEYS]),
+    Data([row(key, 10 * key) for key in _KEYS], [row(key, 200 * key) for key in _KEYS]),
+    Data([row(100 + key, 10 * key) for key in _KEYS], [row(100 + key, 50 * key) for key in _KEYS]),
+    Restart(),
+    Data([row(key, 20 * key) for key in _KEYS], [row(key, 30 * key) for key in _KEYS]),
+    Data([row(200 + key, 400) for key in _KEYS]),
+    Data([], [row(200 + key, 500) for key in _KEYS]),
+    Data([row(9, 13_000)], [row(9, 13_000)]),
+    Idle(),
+    Restart(),
+    Data([row(9, 90_000)], [row(9, 90_000)]),
+    Idle(),
+)
+
+SCENARIOS = {"steps": STEPS, "more_steps": MORE_STEPS, "many_keys": MANY_KEYS}
 
 
 @pytest.mark.parametrize("processor", differential.PROCESSORS)
 @pytest.mark.parametrize("steps", SCENARIOS)
-@pytest.mark.parametrize("join_type", ["inner", "left_outer", "right_outer", "full_outer"])
+@pytest.mark.parametrize("heap", HEAPS)
 def test_without_a_planted_bug_the_scenarios_agree(
-    spark: SparkSession, join_type: str, steps: str, processor: Processor
+    spark: SparkSession, heap: Heap, steps: str, processor: Processor
 ) -> None:
-    made = case(join_type, steps=SCENARIOS[steps])
+    made = case("full_outer", steps=SCENARIOS[steps])
 
-    batches = differential.check(spark, made, processor=processor)
+    batches = differential.check(spark, made, processor=processor, heap=heap)
 
     assert sum(batch.output.total() for batch in batches) > 0
+
+
+class FailingSink(Stream):
+    """Its next batch fails once it has committed the state."""
+
+    fails = False
+
+    def _collect(self, batch: DataFrame, batch_id: int) -> None:
+        super()._collect(batch, batch_id)
+        if self.fails:
+            self.fails = False
+            raise OSError("the sink fails")
+
+
+@pytest.fixture(scope="module")
+def kept_planted() -> None:
+    compile_plants(KEPT_PLANTED)
+
+
+KEPT_PLANTED = {
+    "other_version": Plant("KeptStates.java", "return isContent ?", "return kept != null ?"),
+}
+
+
+@pytest.mark.usefixtures("kept_planted")
+@pytest.mark.parametrize("name", ["", *KEPT_PLANTED])
+def test_rows_on_the_heap_of_a_batch_that_is_repeated_are_not_used(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    if name:
+        use_plant(monkeypatch, name)
+    stream = FailingSink(spark, tmp_path, spec_text(more="engine: real_time"))
+    try:
+        stream.feed(left=[{"k": "x", "t": T0, "a": 1}])
+        stream.fails = True
+        with pytest.raises(StreamingQueryException, match="the sink fails"):
+            stream.feed(right=[{"k": "x", "t": T0, "b": 1}])
+        stream.restart()
+        repeated = stream.feed()
+
+        found = stream.feed(left=[{"k": "x", "t": T0, "a": 2}])
+    finally:
+        stream.stop()
+
+    assert [{"k": "x", "a": 1, "b": 1}] == repeated
+    # The right row of the first attempt would be a second one.
+    assert (2 if name else 1) == len(found)
 
 
 @pytest.mark.usefixtures("planted")
@@ -132,12 +233,13 @@ def test_bug_planted_in_the_processor_is_caught(
     use_plant(monkeypatch, name)
 
     with pytest.raises(differential.DifferenceError, match=rf"batch \d+, ({plant.found_in}): "):
-        _check_all(spark, plant.processor)
+        _check_all(spark, plant)
 
 
-def _check_all(spark: SparkSession, processor: Processor) -> None:
+def _check_all(spark: SparkSession, plant: Planted) -> None:
     for steps in SCENARIOS.values():
-        differential.check(spark, case("full_outer", steps=steps), processor=processor)
+        made = case("full_outer", steps=steps)
+        differential.check(spark, made, processor=plant.processor, heap=plant.heap)
 
 
 # The right row is in the batch whose watermark evicts it and the left row, which it matches.

@@ -17,7 +17,7 @@ TASK = "[Executor task launch worker for task 1.0 in stage 2.0 (TID 3) tid=77]"
         (f"{TASK};{JOIN}/X$OneSideHashJoiner.go;{JOIN}/Y.evictByTimestamp;a", "join: evict"),
         (f"{TASK};{JOIN}/SymmetricHashJoinStateManagerV4.append;rocksdb::DB::Merge", "join: store"),
         (f"{TASK};{JOIN}/X$OneSideHashJoiner.go;b", "join: the rest"),
-        (f"{TASK};streamjoin/StoredRows.append;rocksdb::DB::Merge", "join: store"),
+        (f"{TASK};streamjoin/SlotStore.append;rocksdb::DB::Merge", "join: store"),
         (f"{TASK};org/apache/spark/sql/catalyst/json/JacksonParser.parse", "parse JSON"),
         ("[C2 CompilerThread0 tid=9];CompileBroker::compiler_thread_loop", "compiling"),
         ("[rocksdb:high tid=9];start_thread;rocksdb::DBImpl::BGWorkFlush", "RocksDB in the backg"),

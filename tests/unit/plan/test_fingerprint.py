@@ -4,7 +4,14 @@ from typing import Any
 
 import pytest
 
-from job.plan.fingerprint import changes, fingerprint, incompatible_changes, with_spelling_of
+from job.errors import FrozenSpecError
+from job.plan.fingerprint import (
+    changes,
+    check_not_frozen,
+    fingerprint,
+    incompatible_changes,
+    with_spelling_of,
+)
 from tests.sql_worker import SQL
 from tests.unit.specs import plan
 
@@ -82,3 +89,19 @@ def test_change_of_the_characters_of_csv_is_refused() -> None:
     old, new = (plan(left__format="csv", left__csv={"null_value": text}) for text in ("", "-"))
 
     assert ["left.csv"] == [each.field for each in incompatible_changes(new, fingerprint(old))]
+
+
+def test_state_of_another_version_is_refused_by_name_with_the_way_on() -> None:
+    made = plan(engine="real_time")
+    recorded = {name: text for name, text in fingerprint(made).items() if name != "state_format"}
+
+    differences = incompatible_changes(made, recorded)
+
+    assert [("state_format", "lists", "slots")] == [
+        (each.field, each.frozen, each.wanted) for each in differences
+    ]
+    with pytest.raises(
+        FrozenSpecError, match=r"the state of another version .* `streamjoin change"
+    ):
+        check_not_frozen("file:/c", differences)
+    assert "state_format" not in fingerprint(plan())

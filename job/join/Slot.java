@@ -1,0 +1,32 @@
+package streamjoin;
+
+/** The rows of one side in a range of time: on the heap, or only in the store. */
+final class Slot {
+  final int side;
+  final long number;
+
+  /** All rows of the slot. Null: the slot is not on the heap. */
+  SlotRows rows;
+
+  /** Whether the store may have entries of the slot. */
+  boolean isStored;
+
+  /** The keys of a slot that is not on the heap. Null: not known. */
+  KeyFilter filter;
+
+  /** Bytes that the slot takes on the heap, at least. */
+  long size;
+
+  /** Whether the slot must stay on the heap. */
+  boolean isPinned;
+
+  /** How often rows were found in the slot or added to it, lately. */
+  long uses;
+
+  Slot(int side, long number, SlotRows rows) {
+    this.side = side;
+    this.number = number;
+    this.rows = rows;
+    isStored = rows == null;
+  }
+}

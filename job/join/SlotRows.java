@@ -1,0 +1,320 @@
+package streamjoin;
+
+import java.util.Arrays;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.unsafe.Platform;
+import org.apache.spark.unsafe.array.ByteArrayMethods;
+import org.apache.spark.unsafe.hash.Murmur3_x86_32;
+
+/**
+ * The rows of one side in one slot, in a few large arrays.
+ *
+ * <pre>
+ *   table: hash of a key  ->  key 0        row 0     row 2
+ *                             key 1        row 1                 (the rows of a key are chained)
+ *   bytes of keys and rows, one after the other
+ * </pre>
+ *
+ * <p>Rows are only appended. The garbage collector sees some arrays for each slot, not some objects
+ * for each row, and frees them all when the slot expires.
+ */
+final class SlotRows {
+  static final int NONE = -1;
+
+  private static final int FIRST_PAGE = 1 << 9;
+  private static final int LARGEST_PAGE = 1 << 18;
+  private static final int FEW = 8;
+  private static final byte MATCHED = 1;
+  private static final int SEED = 42;
+
+  private final int width;
+
+  private byte[][] pages = {new byte[FIRST_PAGE]};
+  private int usedPages = 1;
+  private int usedBytes;
+  private long bytes = FIRST_PAGE;
+
+  private int[] table = filled(2 * FEW);
+  private int keys;
+  private long[] keyAddress = new long[FEW];
+  private int[] keySize = new int[FEW];
+  private int[] keyHash = new int[FEW];
+  private int[] firstRow = new int[FEW];
+  private int[] lastRow = new int[FEW];
+
+  private int rows;
+  private long[] address = new long[FEW];
+  private int[] size = new int[FEW];
+  private long[] eventTime = new long[FEW];
+  private long[] expiresAt = new long[FEW];
+  private long[] position = new long[FEW];
+  private int[] next = new int[FEW];
+  private int[] keyOf = new int[FEW];
+  private byte[] flags = new byte[FEW];
+
+  /** The rows before this one are in the store, except those that had expired. */
+  private int written;
+
+  /** Rows in the store that have matched, without a mark there. */
+  private int[] toMark = new int[0];
+
+  private int marks;
+
+  /** The rows by expiry, as of the last call of {@link #byExpiry}. */
+  private int[] order = new int[0];
+
+  /** `width`: number of columns of a row. */
+  SlotRows(int width) {
+    this.width = width;
+  }
+
+  /** A hash of the columns of a key, without the slot. */
+  static int hash(UnsafeRow key) {
+    Object base = key.getBaseObject();
+    long offset = key.getBaseOffset();
+    int bits = bitBytes(key);
+    int hash = Murmur3_x86_32.hashUnsafeWords(base, offset, bits, SEED);
+    int slot = bits + Long.BYTES;
+    return Murmur3_x86_32.hashUnsafeWords(base, offset + slot, key.getSizeInBytes() - slot, hash);
+  }
+
+  /** The null bits, which are before the columns. The first column is the slot. */
+  private static int bitBytes(UnsafeRow key) {
+    return UnsafeRow.calculateBitSetWidthInBytes(key.numFields());
+  }
+
+  int count() {
+    return rows;
+  }
+
+  long bytes() {
+    long perKey = 8 + 4 * 4;
+    long perRow = 8 * 4 + 4 * 3 + 1;
+    return bytes + 4L * (table.length + order.length) + perKey * keySize.length + perRow * size.length;
+  }
+
+  /** The first row of a key, or NONE. `hash`: that of the key. */
+  int first(UnsafeRow key, int hash) {
+    int found = find(key, hash);
+    return found == NONE ? NONE : firstRow[found];
+  }
+
+  /** The next row of the same key, or NONE. */
+  int next(int row) {
+    return next[row];
+  }
+
+  long eventTime(int row) {
+    return eventTime[row];
+  }
+
+  long expiresAt(int row) {
+    return expiresAt[row];
+  }
+
+  boolean isMatched(int row) {
+    return (flags[row] & MATCHED) != 0;
+  }
+
+  /** The columns of a row. They stay valid. */
+  UnsafeRow columns(int row) {
+    return at(address[row], size[row], width);
+  }
+
+  StoredRow row(int row) {
+    return new StoredRow(
+        eventTime[row], expiresAt[row], position[row], isMatched(row), columns(row));
+  }
+
+  /** The key of a row, with `width` columns. */
+  UnsafeRow keyOf(int row, int width) {
+    int key = keyOf[row];
+    return at(keyAddress[key], keySize[key], width);
+  }
+
+  void add(UnsafeRow key, int hash, StoredRow row) {
+    int of = find(key, hash);
+    if (rows == size.length) {
+      growRows();
+    }
+    if (of == NONE) {
+      of = addKey(key, hash);
+      firstRow[of] = rows;
+    } else {
+      next[lastRow[of]] = rows;
+    }
+    lastRow[of] = rows;
+    UnsafeRow columns = (UnsafeRow) row.row;
+    address[rows] = append(columns);
+    size[rows] = columns.getSizeInBytes();
+    eventTime[rows] = row.eventTime;
+    expiresAt[rows] = row.expiresAt;
+    position[rows] = row.position;
+    next[rows] = NONE;
+    keyOf[rows] = of;
+    flags[rows] = row.matched ? MATCHED : 0;
+    rows++;
+  }
+
+  /** Records that a row has matched. */
+  void setMatched(int row) {
+    flags[row] |= MATCHED;
+    if (row < written) {
+      if (marks == toMark.length) {
+        toMark = Arrays.copyOf(toMark, Math.max(FEW, 2 * marks));
+      }
+      toMark[marks++] = row;
+    }
+  }
+
+  boolean isWritten() {
+    return written == rows && marks == 0;
+  }
+
+  /** Writes what the store does not have. `evictedAt`: without rows that had expired at it. */
+  void write(SlotStore store, long evictedAt) {
+    int keyWidth = store.keyWidth();
+    for (int row = written; row < rows; row++) {
+      if (expiresAt[row] > evictedAt) {
+        store.append(keyOf(row, keyWidth), row(row));
+      }
+    }
+    for (int i = 0; i < marks; i++) {
+      int row = toMark[i];
+      if (expiresAt[row] > evictedAt) {
+        store.markMatched(keyOf(row, keyWidth), row(row));
+      }
+    }
+    setWritten();
+  }
+
+  /** All rows are in the store. */
+  void setWritten() {
+    written = rows;
+    marks = 0;
+    toMark = new int[0];
+  }
+
+  /** All rows, those that expire first first. `baseMs`: before all expiries. */
+  int[] byExpiry(long baseMs) {
+    if (order.length != rows) {
+      long[] sorted = new long[rows];
+      for (int row = 0; row < rows; row++) {
+        sorted[row] = (expiresAt[row] - baseMs) << 31 | row;
+      }
+      Arrays.sort(sorted);
+      order = new int[rows];
+      for (int i = 0; i < rows; i++) {
+        order[i] = (int) sorted[i] & Integer.MAX_VALUE;
+      }
+    }
+    return order;
+  }
+
+  /** The keys that may be among the rows. */
+  KeyFilter filter() {
+    KeyFilter filter = new KeyFilter(keys);
+    for (int key = 0; key < keys; key++) {
+      filter.add(keyHash[key]);
+    }
+    return filter;
+  }
+
+  private int find(UnsafeRow key, int hash) {
+    int mask = table.length - 1;
+    for (int place = hash & mask; ; place = (place + 1) & mask) {
+      int found = table[place];
+      if (found == NONE || (keyHash[found] == hash && isEqual(found, key))) {
+        return found;
+      }
+    }
+  }
+
+  /** Whether the columns are equal. The slots may differ. */
+  private boolean isEqual(int of, UnsafeRow key) {
+    int bytes = keySize[of];
+    if (bytes != key.getSizeInBytes()) {
+      return false;
+    }
+    Object page = pages[(int) (keyAddress[of] >>> 32)];
+    long offset = Platform.BYTE_ARRAY_OFFSET + (int) keyAddress[of];
+    Object base = key.getBaseObject();
+    long other = key.getBaseOffset();
+    int bits = bitBytes(key);
+    int slot = bits + Long.BYTES;
+    return ByteArrayMethods.arrayEquals(page, offset, base, other, bits)
+        && ByteArrayMethods.arrayEquals(page, offset + slot, base, other + slot, bytes - slot);
+  }
+
+  private int addKey(UnsafeRow key, int hash) {
+    if (keys == keySize.length) {
+      int more = 2 * keys;
+      keyAddress = Arrays.copyOf(keyAddress, more);
+      keySize = Arrays.copyOf(keySize, more);
+      keyHash = Arrays.copyOf(keyHash, more);
+      firstRow = Arrays.copyOf(firstRow, more);
+      lastRow = Arrays.copyOf(lastRow, more);
+      table = filled(2 * more);
+      for (int each = 0; each < keys; each++) {
+        insert(each);
+      }
+    }
+    keyAddress[keys] = append(key);
+    keySize[keys] = key.getSizeInBytes();
+    keyHash[keys] = hash;
+    insert(keys);
+    return keys++;
+  }
+
+  private void insert(int key) {
+    int mask = table.length - 1;
+    int place = keyHash[key] & mask;
+    while (table[place] != NONE) {
+      place = (place + 1) & mask;
+    }
+    table[place] = key;
+  }
+
+  private void growRows() {
+    int more = 2 * rows;
+    address = Arrays.copyOf(address, more);
+    size = Arrays.copyOf(size, more);
+    eventTime = Arrays.copyOf(eventTime, more);
+    expiresAt = Arrays.copyOf(expiresAt, more);
+    position = Arrays.copyOf(position, more);
+    next = Arrays.copyOf(next, more);
+    keyOf = Arrays.copyOf(keyOf, more);
+    flags = Arrays.copyOf(flags, more);
+  }
+
+  /** Copies the bytes of a row. Returns where they are: the page, and the place in it. */
+  private long append(UnsafeRow row) {
+    int length = row.getSizeInBytes();
+    if (usedBytes + length > pages[usedPages - 1].length) {
+      int larger = Math.min(2 * pages[usedPages - 1].length, LARGEST_PAGE);
+      if (usedPages == pages.length) {
+        pages = Arrays.copyOf(pages, 2 * usedPages);
+      }
+      byte[] page = new byte[Math.max(larger, length)];
+      pages[usedPages++] = page;
+      bytes += page.length;
+      usedBytes = 0;
+    }
+    row.writeToMemory(pages[usedPages - 1], Platform.BYTE_ARRAY_OFFSET + usedBytes);
+    long at = (long) (usedPages - 1) << 32 | usedBytes;
+    usedBytes += length;
+    return at;
+  }
+
+  private UnsafeRow at(long address, int size, int width) {
+    UnsafeRow row = new UnsafeRow(width);
+    row.pointTo(pages[(int) (address >>> 32)], Platform.BYTE_ARRAY_OFFSET + (int) address, size);
+    return row;
+  }
+
+  private static int[] filled(int length) {
+    int[] places = new int[length];
+    Arrays.fill(places, NONE);
+    return places;
+  }
+}
