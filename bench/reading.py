@@ -9,6 +9,7 @@ records are in memory, and nothing is joined: compared with the CPU time of a wh
 """
 
 import argparse
+import io
 import json
 import statistics
 import sys
@@ -18,34 +19,59 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import fastavro
 import psutil
 import yaml
 
 from bench.report import machine
 from bench.sql import SQL
 from job.dataflow.sides import side_rows
+from job.formats.columns import all_columns
+from job.formats.decoder import implementation
+from job.formats.registry import RegistryAccess
+from job.formats.schemas import Part, ReaderSchema, RegisteredSchema
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.redaction import Redaction
 from job.settings import JobSettings, read_settings
 from job.spark.session import Jvm
 from job.spec.spec import spec_from_yaml
+from job.spec.value_format import Format
 
 _BEGIN_MS = 1_700_000_000_000
 _RUNS = 5
+_NO_REGISTRY = "http://localhost:1"
+"""The plan has the only schema, so that nobody asks for it."""
 _COLUMNS = 10
 """Of the shapes with many columns of one type."""
 
 Value = Callable[[int], Any]
+_SCHEMA = "k STRING, t TIMESTAMP, n BIGINT"
+_SCHEMA_ID = 1
+_HEADER = bytes([0, 0, 0, 0, _SCHEMA_ID])
+"""Confluent's: a byte 0, and the id of the schema."""
+_AVRO = {
+    "type": "record",
+    "name": "row",
+    "fields": [
+        {"name": "k", "type": "string"},
+        {"name": "t", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "n", "type": "long"},
+    ],
+}
+_PROTOBUF = 'syntax = "proto3"; message Row { string k = 1; int64 t = 2; int64 n = 3; }'
 
 
 @dataclass(frozen=True)
 class Shape:
     value: Value
-    """The value of record n: JSON, or text."""
-    schema: str = "k STRING, t TIMESTAMP, n BIGINT"
+    """The value of record n: bytes, text, or what is written as JSON."""
+    schema: str | None = _SCHEMA
+    """None: that of `registered`."""
     event_time: str = "t"
     side: Mapping[str, Any] = field(default_factory=dict)
+    registered: tuple[Format, str] | None = None
+    """Format, and schema in the registry."""
 
 
 def _iso(n: int) -> str:
@@ -66,6 +92,26 @@ def _columns(kind: str) -> str:
     return "".join(f", c{index} {kind}" for index in range(_COLUMNS))
 
 
+def _avro(n: int) -> bytes:
+    content = io.BytesIO()
+    fastavro.schemaless_writer(content, _AVRO, _row(n, _BEGIN_MS + n))
+    return _HEADER + content.getvalue()
+
+
+def _protobuf(n: int) -> bytes:
+    key = f"k{n % 1_000}".encode()
+    fields = b"\x0a" + _varint(len(key)) + key + b"\x10" + _varint(_BEGIN_MS + n)
+    return _HEADER + b"\x00" + fields + b"\x18" + _varint(n)
+
+
+def _varint(value: int) -> bytes:
+    written = bytearray()
+    while value > 127:
+        written.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*written, value])
+
+
 _PLAIN = Shape(lambda n: _row(n, _BEGIN_MS + n))
 SHAPES = {
     "json": _PLAIN,
@@ -84,23 +130,29 @@ SHAPES = {
         lambda n: _row(n, _iso(n).removesuffix("+00:00")), side={"time_zone": "Europe/Berlin"}
     ),
     "filter": Shape(_PLAIN.value, side={"filter": "n >= 0"}),
-    "10 BIGINT columns": Shape(lambda n: _with_columns(n, n), _PLAIN.schema + _columns("BIGINT")),
+    "10 BIGINT columns": Shape(lambda n: _with_columns(n, n), _SCHEMA + _columns("BIGINT")),
     "10 TIMESTAMP columns": Shape(
-        lambda n: _with_columns(n, _iso(n)), _PLAIN.schema + _columns("TIMESTAMP")
+        lambda n: _with_columns(n, _iso(n)), _SCHEMA + _columns("TIMESTAMP")
     ),
     "10 DECIMAL columns": Shape(
-        lambda n: _with_columns(n, n / 100), _PLAIN.schema + _columns("DECIMAL(12, 2)")
+        lambda n: _with_columns(n, n / 100), _SCHEMA + _columns("DECIMAL(12, 2)")
     ),
     "csv": Shape(lambda n: f"k{n % 1_000},{_BEGIN_MS + n},{n}", side={"format": "csv"}),
     "debezium": Shape(
         lambda n: {"before": None, "after": _row(n, _BEGIN_MS + n), "op": "c", "source": {}},
         side={"envelope": "debezium"},
     ),
+    "avro": Shape(_avro, None, registered=(Format.AVRO, json.dumps(_AVRO))),
+    "protobuf": Shape(
+        _protobuf, None, "timestamp_millis(t)", registered=(Format.PROTOBUF, _PROTOBUF)
+    ),
 }
 
 
 def plan_of(shape: Shape) -> JoinPlan:
-    columns = [part.split()[0] for part in shape.schema.split(", ") if part[0] == "c"]
+    declared = (shape.schema or "").split(", ")
+    columns = [part.split()[0] for part in declared if part.startswith("c")]
+    registered = {} if shape.registered is None else {"format": shape.registered[0].value}
     side = {"key": ["k"], "watermark_delay": "10 seconds"}
     spec = {
         "name": "reading",
@@ -108,11 +160,12 @@ def plan_of(shape: Shape) -> JoinPlan:
         "left": {
             **side,
             "topic": "left",
-            "schema": shape.schema,
             "event_time": shape.event_time,
+            **({} if shape.schema is None else {"schema": shape.schema}),
             **shape.side,
+            **registered,
         },
-        "right": {**side, "topic": "right", "schema": _PLAIN.schema, "event_time": "t"},
+        "right": {**side, "topic": "right", "schema": _SCHEMA, "event_time": "t"},
         "join": {"type": "inner", "match_window": {"before": "1 minute", "after": "1 minute"}},
         "output": {
             "topic": "out",
@@ -121,20 +174,38 @@ def plan_of(shape: Shape) -> JoinPlan:
         "on_bad_record": "drop",
         "checkpoint": "file:/nonexistent",
     }
-    return join_plan(spec_from_yaml(yaml.safe_dump(spec), {}), SQL, state_partitions=2)
+    if registered:
+        spec["schema_registry"] = {"url": _NO_REGISTRY}
+    written = spec_from_yaml(yaml.safe_dump(spec), {})
+    return join_plan(written, SQL, state_partitions=2, readers=_readers(shape))
+
+
+def _readers(shape: Shape) -> dict[Part, ReaderSchema]:
+    if shape.registered is None:
+        return {}
+    kind, text = shape.registered
+    schema = RegisteredSchema(_SCHEMA_ID, kind.upper(), text)
+    columns = all_columns(implementation(kind).fields(schema), "left.schema", "left-value")
+    return {Part("left"): ReaderSchema(kind, "left-value", 1, schema, columns)}
+
+
+def _content(value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    return (value if isinstance(value, str) else json.dumps(value)).encode()
 
 
 def cpu_us_per_record(jvm: Jvm, spark: Any, shape: Shape, records: int) -> float:
     """CPU time of the JVM for a record, the median of the runs after the first one."""
     plan = plan_of(shape)
     values = [shape.value(n) for n in range(1_000)]
-    texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
+    contents = [_content(value) for value in values]
     with tempfile.TemporaryDirectory() as folder:
-        spark.createDataFrame([(n, text) for n, text in enumerate(texts)], "n INT, v STRING").join(
-            spark.range(records // len(texts)).select("id"), how="cross"
+        spark.createDataFrame(list(enumerate(contents)), "n INT, v BINARY").join(
+            spark.range(records // len(contents)).select("id"), how="cross"
         ).selectExpr(
             "cast(null AS BINARY) AS key",
-            "cast(v AS BINARY) AS value",
+            "v AS value",
             "'left' AS topic",
             "0 AS partition",
             "id * 1000 + n AS offset",
@@ -142,7 +213,7 @@ def cpu_us_per_record(jvm: Jvm, spark: Any, shape: Shape, records: int) -> float
             "cast(null AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers",
         ).coalesce(2).write.mode("overwrite").parquet(f"{folder}/records")
         stored = spark.read.parquet(f"{folder}/records")
-        rows = side_rows(stored, plan.left, plan, None)
+        rows = side_rows(stored, plan.left, plan, RegistryAccess(_NO_REGISTRY))
         count = rows.count()
         if count != records:
             raise SystemExit(f"{count} of {records} records were read: the shape is wrong")
