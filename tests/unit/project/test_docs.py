@@ -23,6 +23,7 @@ from job.spec.spec import spec_from_yaml
 from service.settings import ServiceSettings
 from tests.sql_worker import SQL
 from tests.unit.delivery.interval_bugs import DRIVER_BUGS, FENCE_BUGS, LOOP_BUGS, PROTOCOL_BUGS
+from tests.unit.join.test_kept_states import KEPT_BUGS
 from tests.unit.service.metrics.scrape import NAMES
 
 ROOT = Path(__file__).parents[3]
@@ -237,7 +238,14 @@ def test_each_bug_that_a_test_plants_is_in_the_table() -> None:
     assert len(in_java) > 10
     listed = re.findall(r"^\| (.+?) \|", PLANTED_BUGS.read_text(), re.MULTILINE)
 
-    assert set() == {*in_java, *PROTOCOL_BUGS, *FENCE_BUGS, *LOOP_BUGS, *DRIVER_BUGS} - {*listed}
+    assert set() == {
+        *in_java,
+        *PROTOCOL_BUGS,
+        *FENCE_BUGS,
+        *LOOP_BUGS,
+        *DRIVER_BUGS,
+        *KEPT_BUGS,
+    } - {*listed}
 
 
 def test_tables_of_the_spec_page_are_those_of_the_models() -> None:
