@@ -9,6 +9,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal
 
+import structlog
+
 from job.change import files, planner
 from job.change.comparison import compare
 from job.change.hand_over import hand_over
@@ -36,6 +38,7 @@ from job.protocol.status import JobStatus, QueryState
 from job.settings import JobSettings
 from job.waiting import wait_until
 
+_log = structlog.get_logger()
 _BY = "streamjoin change"
 
 
@@ -103,7 +106,10 @@ def undo(old: JoinPlan, new: JoinPlan, settings: JobSettings, by: str = _BY) -> 
 
 def _carry_commands(before: Query, after: Query, verb: Literal["change", "undo"], by: str) -> None:
     folders = before.checkpoint.folder, after.checkpoint.folder
-    carry_commands(*folders, verb, by, datetime.now(UTC))
+    try:
+        carry_commands(*folders, verb, by, datetime.now(UTC))
+    except Exception as error:  # The change is made.
+        _log.warning("commands_not_written", reason=str(error).partition("\n")[0])
 
 
 @contextmanager

@@ -19,8 +19,10 @@ def state_reader(
     """
     if not resources.has_jvm or state not in {QueryState.RUNNING, QueryState.PAUSED}:
         remedy = "repeat the call once it runs"
-        if state in {QueryState.STOPPED, QueryState.FAILED}:
-            remedy = "end the job, then `streamjoin state` reads it from the checkpoint"
+        if state is QueryState.STOPPED:
+            remedy = "`streamjoin state` reads it from the checkpoint"
+        if state is QueryState.FAILED:
+            remedy = "after `streamjoin stop`, `streamjoin state` reads it from the checkpoint"
         raise ConflictError(
             f"state can be read while the query is RUNNING or PAUSED; it is {state}: {remedy}",
             allowed=list(ALLOWED[state]),

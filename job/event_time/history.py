@@ -24,6 +24,8 @@ _JUMP = 10
 _POINTS_MIN = 2
 _STANDING_MS = 180_000
 """A watermark that has not advanced for so long stands still."""
+_INTERVAL_MS_MAX = 60_000
+"""The pace of a watermark that advances in longer steps is not known."""
 
 
 class WatermarkLine(BaseModel):
@@ -101,9 +103,14 @@ def watermarks_at_read(
     return None
 
 
-def pace(lines: Sequence[WatermarkLine], now_ms: int, watermark_ms: int | None) -> Pace | None:
+def pace(
+    lines: Sequence[WatermarkLine], now_ms: int, watermark_ms: int | None, interval_ms: int = 0
+) -> Pace | None:
     """Pace of the last ten minutes since the last jump, 0 once the watermark stands still. None:
-    the history is too short."""
+    the history is too short. `interval_ms`: length of an interval, within which it always stands.
+    """
+    if interval_ms > _INTERVAL_MS_MAX:
+        return None
     recent = [
         (line.at_ms, line.watermark_ms)
         for line in lines

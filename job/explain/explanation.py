@@ -17,6 +17,7 @@ from job.instants import to_epoch_ms
 from job.plan.plan import JoinPlan
 from job.plan.result_id import Place
 from job.protocol.results import KeyRows, StateRow
+from job.spec.durations import milliseconds
 from job.spec.sides import SIDES, Side
 
 
@@ -98,12 +99,20 @@ def _facts(running: RunningFacts) -> Facts:
         unread=dict(_unread(running.present, [each for each in ordered if each.row not in stored])),
         watermarks=dict(_watermarks(running, ordered)),
         watermark_ms=running.watermark_ms,
-        pace=pace(_after_replay(running), running.present.at_ms, running.watermark_ms),
+        pace=pace(
+            *(_after_replay(running), running.present.at_ms, running.watermark_ms),
+            interval_ms=_interval_ms(running.plan),
+        ),
         output=topics.output,
         before_change=frozenset(_before(running.cut, ordered)),
         reset_ms=running.reset_ms,
         history_from_ms=running.history[0].at_ms if len(running.history) > 1 else None,
     )
+
+
+def _interval_ms(plan: JoinPlan) -> int:
+    real_time = plan.real_time
+    return 0 if real_time is None else milliseconds(real_time.checkpoint_interval)
 
 
 def _record(plan: JoinPlan, row: RowId, stored: StateRow | None) -> KeyRecord:

@@ -37,6 +37,9 @@ final class Eviction {
     this.state = state;
     this.previous = previous;
     this.watermark = watermark;
+    if (previous == watermark) {
+      return;
+    }
     for (int side = JoinRules.LEFT; side <= JoinRules.RIGHT; side++) {
       for (Slot slot : state.slots(side)) {
         if (rules.firstExpiry(slot) > watermark) {
@@ -77,7 +80,7 @@ final class Eviction {
   }
 
   private void begin(Slot slot) {
-    rows = state.rows(slot);
+    rows = state.rowsToEvict(slot);
     if (rows == null) {
       return;
     }

@@ -55,7 +55,7 @@ public final class InternalRows {
     return new ExpressionEncoder<>(description(schema), written(schema), decoded);
   }
 
-  /** An encoder for state that StoredRows reads and writes. Spark uses only its schema. */
+  /** An encoder for state that SlotStore reads and writes. Spark uses only its schema. */
   static Encoder<InternalRow> schemaOnly(StructType schema) {
     return new SchemaOnly(schema);
   }

@@ -93,7 +93,7 @@ public final class JoinRules implements Serializable {
 
   /** The earliest watermark, in milliseconds, at which a row of the slot may expire. */
   long firstExpiry(Slot slot) {
-    return ceilMillis(slot.number * slotLength) + kept[slot.side];
+    return ceilMillis(slot.number * slotLength + 1) + kept[slot.side];
   }
 
   /** The first watermark, in milliseconds, at which all rows of the slot have expired. */
@@ -157,9 +157,12 @@ public final class JoinRules implements Serializable {
     return slot(otherTime + (side == RIGHT ? slotUpper : -slotLower));
   }
 
-  /** The slot of a row. `time`: the end of its tumbling window, or else its event time. */
+  /**
+   * The slot of a row. `time`: the end of its tumbling window, or else its event time. A slot ends
+   * with a multiple of its length, so that the rows of one tumbling window leave with their slot.
+   */
   long slot(long time) {
-    return Math.floorDiv(time, slotLength);
+    return Math.floorDiv(time - 1, slotLength);
   }
 
   static long ceilMillis(long micros) {

@@ -1,6 +1,7 @@
 package streamjoin;
 
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
@@ -15,11 +16,17 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
  * </pre>
  *
  * <p>A slot on the heap has all of its rows there, and a probe of it reads nothing from the store.
- * Its new rows are written at the end of the batch, unless they have expired. Other slots are loaded
- * once a probe needs them. If the heap's limit is reached, the slots that were used least are
- * written and leave the heap. A probe of them reads one list of the store.
+ * Its new rows are written at the end of the batch. If the heap's limit is reached, the slots that
+ * were used least are written and leave the heap. A probe of them reads one list of the store. They
+ * are loaded again once there is much room, because a slot that is loaded and spilled in turn costs
+ * more than the lists.
  */
 final class JoinState {
+  /** Parts of the limit: up to which slots are spilled, and up to which a probe loads one. */
+  private static final double SPILLED_TO = 0.8;
+
+  private static final double LOADED_TO = 0.7;
+
   private final List<List<Slot>> slots = List.of(new ArrayList<>(), new ArrayList<>());
   private final long bytesMax;
   private JoinRules rules;
@@ -31,11 +38,10 @@ final class JoinState {
   /** Of the slots on the heap, and of the filters. */
   private long bytes;
 
-  /** The store has these entries. `bytesMax`: limit of the heap. */
+  /** The state with the entries of the store. `bytesMax`: limit of the heap. */
   JoinState(JoinRules rules, SlotStore[] stores, long bytesMax) {
-    this.rules = rules;
     this.bytesMax = bytesMax;
-    this.stores = stores;
+    begin(rules, stores);
     for (int side = JoinRules.LEFT; side <= JoinRules.RIGHT; side++) {
       for (long number : stores[side].slots()) {
         slots.get(side).add(new Slot(side, number, null));
@@ -73,10 +79,21 @@ final class JoinState {
     return place < 0 ? null : slots.get(side).get(place);
   }
 
-  /** The rows of a slot. Null: they are only in the store. */
+  /** The rows of a slot, for a probe. Null: they are only in the store. */
   SlotRows rows(Slot slot) {
-    if (slot.rows == null && bytes + slot.size <= bytesMax) {
-      load(slot);
+    if (slot.rows == null && bytes + slot.size <= LOADED_TO * bytesMax) {
+      load(slot, LOADED_TO * bytesMax, false);
+    }
+    return slot.rows;
+  }
+
+  /**
+   * The rows of a slot whose rows expire. They stay on the heap, because each batch needs them. Null:
+   * the slot is larger than the limit.
+   */
+  SlotRows rowsToEvict(Slot slot) {
+    if (slot.rows == null && slot.size <= bytesMax) {
+      load(slot, bytesMax, true);
     }
     return slot.rows;
   }
@@ -87,11 +104,7 @@ final class JoinState {
       return new ArrayList<>();
     }
     key.setLong(0, slot.number);
-    List<StoredRow> found = store(slot).read(key);
-    if (!found.isEmpty()) {
-      slot.uses++;
-    }
-    return found;
+    return store(slot).read(key);
   }
 
   void markMatched(Slot slot, UnsafeRow key, StoredRow row) {
@@ -106,22 +119,31 @@ final class JoinState {
     if (place < 0) {
       slot = new Slot(side, number, new SlotRows(rules.rowSchemas[side].length()));
       slots.get(side).add(-place - 1, slot);
-      resize(slot, slot.rows.bytes());
     } else {
       slot = slots.get(side).get(place);
     }
     slot.uses++;
     key.setLong(0, number);
-    if (rows(slot) == null) {
-      if (slot.filter != null) {
-        slot.filter.add(hash);
-      }
-      store(slot).append(key, row);
+    if (slot.rows == null) {
+      addToStore(slot, key, hash, row);
       return;
     }
     slot.rows.add(key, hash, row);
     resize(slot, slot.rows.bytes());
-    while (bytes > bytesMax && spillLeastUsed()) {}
+    if (bytes > bytesMax) {
+      spill();
+    }
+  }
+
+  private void addToStore(Slot slot, UnsafeRow key, int hash, StoredRow row) {
+    store(slot).append(key, row);
+    if (slot.count != Slot.UNKNOWN) {
+      slot.count++;
+    }
+    if (slot.filter != null && !slot.filter.add(hash)) {
+      bytes -= slot.filter.bytes();
+      slot.filter = null;
+    }
   }
 
   /** Removes a slot whose rows have all expired. */
@@ -133,20 +155,23 @@ final class JoinState {
     bytes -= slot.rows == null ? filterBytes(slot) : slot.size;
   }
 
+  /** The number of rows of a slot. */
   long count(Slot slot) {
     if (slot.rows != null) {
       return slot.rows.count();
     }
-    long[] count = {0};
-    store(slot)
-        .readLists(
-            slot.number,
-            null,
-            (key, list) -> {
-              count[0] += list.size();
-              return true;
-            });
-    return count[0];
+    if (slot.count == Slot.UNKNOWN) {
+      slot.count = 0;
+      store(slot)
+          .readLists(
+              slot.number,
+              null,
+              (key, list) -> {
+                slot.count += list.size();
+                return true;
+              });
+    }
+    return slot.count;
   }
 
   /** Writes what the store does not have yet. */
@@ -166,8 +191,13 @@ final class JoinState {
     }
   }
 
-  private void load(Slot slot) {
+  /**
+   * Reads the rows of a slot, if the heap then has at most `limit` bytes. `spills`: whether other
+   * slots leave the heap for it.
+   */
+  private void load(Slot slot, double limit, boolean spills) {
     SlotRows rows = new SlotRows(rules.rowSchemas[slot.side].length());
+    slot.isPinned = true;
     UnsafeRow last =
         store(slot)
             .readLists(
@@ -179,45 +209,63 @@ final class JoinState {
                     rows.add(key, hash, row);
                   }
                   slot.size = Math.max(slot.size, rows.bytes());
-                  while (bytes + slot.size > bytesMax && spillLeastUsed()) {}
-                  return bytes + slot.size <= bytesMax;
+                  if (spills && bytes + slot.size > limit) {
+                    spill(limit - slot.size);
+                  }
+                  return bytes + slot.size <= limit;
                 });
+    slot.isPinned = false;
     if (last != null) {
-      slot.size *= 2; // It has more rows, so it is loaded once there is more room.
+      slot.size *= 2; // It has more rows than these.
       return;
     }
     rows.setWritten();
     bytes -= filterBytes(slot);
     slot.filter = null;
-    slot.size = 0;
     slot.rows = rows;
+    slot.size = 0;
     resize(slot, rows.bytes());
   }
 
-  /** False: no slot can leave the heap. */
-  private boolean spillLeastUsed() {
-    Slot least = null;
+  private void spill() {
+    spill(SPILLED_TO * bytesMax);
+  }
+
+  /**
+   * Spills slots until the heap has at most `limit` bytes: first those that were used least, last
+   * those whose rows expire.
+   */
+  private void spill(double limit) {
+    List<Slot> onHeap = new ArrayList<>();
     for (List<Slot> ofSide : slots) {
       for (Slot slot : ofSide) {
-        boolean canLeave = slot.rows != null && !slot.isPinned;
-        if (canLeave && (least == null || usesPerByte(slot) < usesPerByte(least))) {
-          least = slot;
+        if (slot.rows != null && !slot.isPinned) {
+          onHeap.add(slot);
         }
       }
     }
-    if (least == null) {
-      return false;
+    onHeap.sort(
+        Comparator.<Slot, Boolean>comparing(this::isExpiring)
+            .thenComparingDouble(slot -> (double) slot.uses / slot.size));
+    for (Slot slot : onHeap) {
+      if (bytes <= limit) {
+        return;
+      }
+      spill(slot);
     }
-    write(least);
-    bytes -= least.size;
-    least.filter = least.rows.filter();
-    least.rows = null;
-    bytes += filterBytes(least);
-    return true;
   }
 
-  private static double usesPerByte(Slot slot) {
-    return (double) slot.uses / slot.size;
+  private void spill(Slot slot) {
+    write(slot);
+    bytes -= slot.size;
+    slot.filter = slot.rows.filter();
+    slot.count = slot.rows.count();
+    slot.rows = null;
+    bytes += filterBytes(slot);
+  }
+
+  private boolean isExpiring(Slot slot) {
+    return rules.padsUnmatched[slot.side] && rules.firstExpiry(slot) <= evictedAt;
   }
 
   private void resize(Slot slot, long size) {

@@ -9,19 +9,27 @@ final class KeyFilter {
   private static final int HASHES = 6;
 
   private final long[] words;
+  private final long keysMax;
+  private long keys;
 
-  /** `keys`: how many are expected. */
-  KeyFilter(int keys) {
-    long bits = Math.max(64L, (long) keys * BITS_PER_KEY);
+  /** A filter for some more keys than `expected`. */
+  KeyFilter(int expected) {
+    keysMax = 2L * Math.max(8, expected);
+    long bits = keysMax * BITS_PER_KEY;
     words = new long[(int) Math.min(Integer.MAX_VALUE / 64, (bits + 63) / 64)];
   }
 
-  void add(int hash) {
+  /** False: the filter has too many keys, so that it does not exclude most others any more. */
+  boolean add(int hash) {
+    if (++keys > keysMax) {
+      return false;
+    }
     long more = spread(hash);
     for (int i = 0; i < HASHES; i++) {
       int bit = bit(hash, more, i);
       words[bit >>> 6] |= 1L << bit;
     }
+    return true;
   }
 
   /** False: no key with this hash was added. */

@@ -2,6 +2,8 @@ package streamjoin;
 
 /** The rows of one side in a range of time: on the heap, or only in the store. */
 final class Slot {
+  static final long UNKNOWN = -1;
+
   final int side;
   final long number;
 
@@ -14,8 +16,11 @@ final class Slot {
   /** The keys of a slot that is not on the heap. Null: not known. */
   KeyFilter filter;
 
-  /** Bytes that the slot takes on the heap, at least. */
+  /** Bytes of the rows on the heap. Of a slot that is not there: those that it had, or an estimate. */
   long size;
+
+  /** Number of rows of a slot that is not on the heap. */
+  long count = UNKNOWN;
 
   /** Whether the slot must stay on the heap. */
   boolean isPinned;

@@ -25,7 +25,9 @@ final class SlotRows {
   private static final int LARGEST_PAGE = 1 << 18;
   private static final int FEW = 8;
   private static final byte MATCHED = 1;
-  private static final int SEED = 42;
+
+  /** Not that of Spark's shuffle: the keys of a state partition have much of that hash in common. */
+  private static final int SEED = 0x9747b28c;
 
   private final int width;
 
@@ -52,7 +54,7 @@ final class SlotRows {
   private int[] keyOf = new int[FEW];
   private byte[] flags = new byte[FEW];
 
-  /** The rows before this one are in the store, except those that had expired. */
+  /** The rows before this one are in the store. */
   private int written;
 
   /** Rows in the store that have matched, without a mark there. */
@@ -74,8 +76,8 @@ final class SlotRows {
     long offset = key.getBaseOffset();
     int bits = bitBytes(key);
     int hash = Murmur3_x86_32.hashUnsafeWords(base, offset, bits, SEED);
-    int slot = bits + Long.BYTES;
-    return Murmur3_x86_32.hashUnsafeWords(base, offset + slot, key.getSizeInBytes() - slot, hash);
+    int rest = bits + Long.BYTES;
+    return Murmur3_x86_32.hashUnsafeWords(base, offset + rest, key.getSizeInBytes() - rest, hash);
   }
 
   /** The null bits, which are before the columns. The first column is the slot. */
@@ -90,7 +92,7 @@ final class SlotRows {
   long bytes() {
     long perKey = 8 + 4 * 4;
     long perRow = 8 * 4 + 4 * 3 + 1;
-    return bytes + 4L * (table.length + order.length) + perKey * keySize.length + perRow * size.length;
+    return bytes + 4L * (table.length + order.length + toMark.length) + perKey * keySize.length + perRow * size.length;
   }
 
   /** The first row of a key, or NONE. `hash`: that of the key. */
@@ -171,13 +173,11 @@ final class SlotRows {
     return written == rows && marks == 0;
   }
 
-  /** Writes what the store does not have. `evictedAt`: without rows that had expired at it. */
+  /** Writes what the store does not have. `evictedAt`: without marks of rows that had expired. */
   void write(SlotStore store, long evictedAt) {
     int keyWidth = store.keyWidth();
     for (int row = written; row < rows; row++) {
-      if (expiresAt[row] > evictedAt) {
-        store.append(keyOf(row, keyWidth), row(row));
-      }
+      store.append(keyOf(row, keyWidth), row(row));
     }
     for (int i = 0; i < marks; i++) {
       int row = toMark[i];
@@ -241,9 +241,9 @@ final class SlotRows {
     Object base = key.getBaseObject();
     long other = key.getBaseOffset();
     int bits = bitBytes(key);
-    int slot = bits + Long.BYTES;
+    int rest = bits + Long.BYTES;
     return ByteArrayMethods.arrayEquals(page, offset, base, other, bits)
-        && ByteArrayMethods.arrayEquals(page, offset + slot, base, other + slot, bytes - slot);
+        && ByteArrayMethods.arrayEquals(page, offset + rest, base, other + rest, bytes - rest);
   }
 
   private int addKey(UnsafeRow key, int hash) {
@@ -290,7 +290,7 @@ final class SlotRows {
   /** Copies the bytes of a row. Returns where they are: the page, and the place in it. */
   private long append(UnsafeRow row) {
     int length = row.getSizeInBytes();
-    if (usedBytes + length > pages[usedPages - 1].length) {
+    if ((long) usedBytes + length > pages[usedPages - 1].length) {
       int larger = Math.min(2 * pages[usedPages - 1].length, LARGEST_PAGE);
       if (usedPages == pages.length) {
         pages = Arrays.copyOf(pages, 2 * usedPages);

@@ -342,9 +342,13 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
       }
       SlotRows others = state.rows(slot);
       if (others == null) {
-        return probe(side, row, slot, list(slot), output);
+        List<StoredRow> stored = list(slot);
+        slot.uses += stored.isEmpty() ? 0 : 1;
+        return probe(side, row, slot, stored, output);
       }
-      lists.get(slot.side).remove(slot.number); // It may be older than the rows on the heap.
+      if (!lists.get(slot.side).isEmpty()) {
+        lists.get(slot.side).remove(slot.number); // It may be older than the rows on the heap.
+      }
       int other = others.first(key, hash);
       if (other != SlotRows.NONE) {
         slot.uses++;

@@ -39,6 +39,8 @@ _OTHER = 2
 _MICROSECONDS = 1000
 _SLOT_MS_MIN, _SLOT_MS_MAX = 1000, 30 * 86_400_000
 _SLOTS_OF_A_WINDOW = 4
+_SLOTS_MAX = 64
+"""Of a side, as far as its rows arrive in order."""
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 
 
@@ -231,8 +233,8 @@ def _window(plan: JoinPlan) -> tuple[int, int, int, int, int]:
     """In microseconds: the distances of event times that match, those of slot times, and the length
     of a slot. The slot time is the end of the tumbling window, or else the event time."""
     if plan.match_window is None:
-        length = _SLOT_MS_MIN if plan.window is None else milliseconds(plan.window.size)
-        return _LONG_MIN, _LONG_MAX, 0, 0, _slot_micros(length)
+        length = 0 if plan.window is None else milliseconds(plan.window.size)
+        return _LONG_MIN, _LONG_MAX, 0, 0, _slot_micros(length, plan)
     before, after = plan.match_window.before, plan.match_window.after
     assert before is not None, "the state is bounded"
     assert after is not None, "the state is bounded"
@@ -240,11 +242,16 @@ def _window(plan: JoinPlan) -> tuple[int, int, int, int, int]:
         before, after = after, before
     lower, upper = -milliseconds(before), milliseconds(after)
     bounds = lower * _MICROSECONDS, upper * _MICROSECONDS
-    return *bounds, *bounds, _slot_micros((upper - lower) // _SLOTS_OF_A_WINDOW)
+    return *bounds, *bounds, _slot_micros((upper - lower) // _SLOTS_OF_A_WINDOW, plan)
 
 
-def _slot_micros(milliseconds: int) -> int:
-    return min(max(milliseconds, _SLOT_MS_MIN), _SLOT_MS_MAX) * _MICROSECONDS
+def _slot_micros(wanted_ms: int, plan: JoinPlan) -> int:
+    """The length of a slot. A row is stored for the window and the longer watermark_delay: with a
+    short window and a long delay there would be very many slots."""
+    delays = (milliseconds(plan.side(side).watermark_delay) for side in SIDES)
+    stored_ms = wanted_ms * _SLOTS_OF_A_WINDOW + max(delays)
+    length_ms = max(wanted_ms, stored_ms // _SLOTS_MAX, _SLOT_MS_MIN)
+    return min(length_ms, _SLOT_MS_MAX) * _MICROSECONDS
 
 
 def _bound_condition(plan: JoinPlan, types: dict[str, StructType], spark: SparkSession) -> Any:

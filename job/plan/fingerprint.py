@@ -128,7 +128,8 @@ def check_not_frozen(checkpoint: str, differences: Sequence[Change]) -> None:
             f"the checkpoint {checkpoint} has the state of another version ({STATE_FORMAT}: "
             f"{differences[0].frozen}, and this version has {differences[0].wanted}). Continue "
             "with `streamjoin change OLD_SPEC NEW_SPEC`: NEW_SPEC is the same spec with another "
-            "`checkpoint`, and its query reads the records in state again"
+            "`checkpoint`, and its query reads the records in state again. If the change is "
+            "refused because an interval was interrupted, end it with the old version first"
         )
     raise FrozenSpecError(
         f"the checkpoint {checkpoint} was started with other settings:\n"

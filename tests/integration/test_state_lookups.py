@@ -72,7 +72,7 @@ def test_rows_of_a_key_are_returned_with_times_match_and_offset(
         job.ask("stop")
         job.wait_for_state("STOPPED")
         refusal = look_up(job, "left", "1")["error"]
-        assert "end the job, then `streamjoin state`" in refusal["message"]
+        assert "it is STOPPED: `streamjoin state` reads it" in refusal["message"]
         assert "conflict" == refusal["code"]
         assert ["stop", "resume", "reset", "undo"] == refusal["allowed"]
 

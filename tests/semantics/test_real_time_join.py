@@ -93,10 +93,10 @@ PLANTED: Mapping[str, Planted] = {
         heap=HEAPS[1],
     ),
     "spilled_without_being_written": Planted(
-        "JoinState.java", "    write(least);\n", "", "output", heap=HEAPS[2]
+        "JoinState.java", "    write(slot);\n    bytes", "    bytes", "output", heap=HEAPS[2]
     ),
     "key_missing_in_the_filter": Planted(
-        "JoinState.java", "slot.filter.add(hash);", "", "output", heap=HEAPS[2]
+        "JoinState.java", "!slot.filter.add(hash)", "false", "output", heap=HEAPS[2]
     ),
     "mark_of_a_spilled_row_lost": Planted(
         "StreamJoin.java", "state.markMatched(slot, key, other);", "", "output", heap=HEAPS[3]
@@ -263,7 +263,7 @@ def test_semi_join_finds_the_match_that_its_batch_evicts(
     assert 2 == sum(batch.output.total() for batch in batches)
 
 
-# More rows than the processor reads at once from its index, in each of the state partitions.
+# More rows than the processor evicts at once, in each of the state partitions.
 EXPIRE_TOGETHER = (
     Data([row(key, 0) for key in range(3_000)]),
     Data([row(-1, 30_000)], [row(-1, 30_000)]),
@@ -271,13 +271,14 @@ EXPIRE_TOGETHER = (
 )
 
 
+@pytest.mark.parametrize("heap", [HEAPS[0], HEAPS[3]])
 @pytest.mark.parametrize("processor", differential.PROCESSORS)
 def test_rows_that_expire_in_the_same_millisecond_are_all_evicted(
-    spark: SparkSession, processor: Processor
+    spark: SparkSession, processor: Processor, heap: Heap
 ) -> None:
     made = case("left_outer", steps=EXPIRE_TOGETHER)
 
-    batches = differential.check(spark, made, processor=processor)
+    batches = differential.check(spark, made, processor=processor, heap=heap)
 
     assert 3_001 == sum(batch.output.total() for batch in batches)
 

@@ -280,7 +280,7 @@ def families(spark: SparkSession, states: StateReader) -> dict[str, list[bytes]]
 
 
 def times(keys: dict[str, list[bytes]]) -> list[int]:
-    """Times of the timers and of the index of expiry."""
+    """Times of the timers."""
     [family] = (each for name, each in keys.items() if name.endswith("timestampToKey"))
     # An UnsafeRow: a word of null bits, then the time.
     return sorted(int.from_bytes(key[8:16], "little") for key in family)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from job.join.processor import release_states
 from job.protocol.progress import BatchProgress
 from tests.semantics.streams import T0, Stream, spec_text
 
@@ -104,3 +105,20 @@ def test_value_is_parsed_once_and_written_once(stream: tuple[Stream, bool]) -> N
     assert 1 <= sides
     # The second one of a side is in a CASE, only for records with a number in a STRING field.
     assert (2 * sides, 1) == (plan.count("from_json("), plan.count("StructsToJsonEvaluator("))
+
+
+def test_probe_of_a_slot_on_the_heap_reads_nothing_from_the_store(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    stream = Stream(spark, tmp_path, spec_text(more="engine: real_time"))
+    try:
+        work(stream, left=rows("left", "x"), right=rows("right", "z", 1))
+        matches = work(stream, right=rows("right", "x"))
+        release_states(spark)
+        loaded = work(stream, right=rows("right", "x"))
+    finally:
+        stream.stop()
+
+    # The rest is of the timer and the clock of the partition.
+    assert matches["gets"] < N / 2
+    assert matches["iterated"] < 10 * N < loaded["iterated"]
