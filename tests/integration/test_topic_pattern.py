@@ -109,7 +109,7 @@ def test_new_topic_of_a_pattern_is_reported_and_read_after_a_restart(
         job.ask("restart")
         failure = job.wait_for_failure(1)
         assert "retention" == failure.code
-        assert "pattern.lbr partition 0: offsets 0 to 0 (1 records)" in failure.message
+        assert "pattern.lbr partition 0: offsets 0 to 0 (1 record)" in failure.message
         assert "(?!pattern.lbr$)" in failure.message
 
         # The refused topic was not frozen: a pattern that excludes it is accepted.
