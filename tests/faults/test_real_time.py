@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
-from job.protocol.status import Phase, QueryState
+from job.protocol.status import JobStatus, Phase, QueryState
 from job.protocol.totals import Totals
 from job.spec.engine import Engine
 from tests.faults.faulty_job import FaultyJob
@@ -51,11 +51,15 @@ def wait_for_interval(job: FaultyJob) -> None:
 
 
 def wait_for_failure(job: FaultyJob, reason: str) -> None:
-    """The run has failed for the reason, which is the last failure."""
-    job.wait_for(
-        lambda status: status.last_failure and reason in status.last_failure.message,
-        f"a run has failed: {reason}",
-    )
+    """A run has failed for the reason. If Spark has reported the task that sent the rows before the
+    task that failed, the message names the log, which has the reason."""
+
+    def has_failed(status: JobStatus) -> bool:
+        message = status.last_failure.message if status.last_failure else ""
+        is_in_the_log = f"DeliveryFailure: {reason}" in job.log.read_text(errors="replace")
+        return reason in message or ("The log contains the cause" in message and is_in_the_log)
+
+    job.wait_for(has_failed, f"a run has failed: {reason}")
 
 
 @pytest.mark.timeout(900)  # five starts of a JVM
