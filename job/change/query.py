@@ -1,12 +1,12 @@
 """The old or the new query of a change."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.frozen import frozen_settings
 from job.errors import CheckpointError
 from job.kafka.security import KafkaAccess, kafka_access
-from job.plan.fingerprint import STATE_FORMAT, incompatible_changes
+from job.plan.fingerprint import STATE_FORMAT, incompatible_changes, recorded_plan
 from job.plan.plan import JoinPlan
 
 
@@ -20,7 +20,7 @@ class Query:
         return kafka_access(plan.bootstrap_servers, plan.security, plan.schema_registry)
 
     def read_frozen_plan(self) -> JoinPlan:
-        """The plan with the number of state partitions of the checkpoint.
+        """The plan with what the spec leaves to the checkpoint.
 
         Raises CheckpointError if the spec of the plan is not the one of the checkpoint.
         """
@@ -37,4 +37,4 @@ class Query:
                 f"OLD_SPEC is not the spec of the checkpoint {root}, which has {fields}: pass the "
                 "spec that the old job runs with"
             )
-        return replace(self.plan, state_partitions=int(settings["state_partitions"]))
+        return recorded_plan(self.plan, settings)

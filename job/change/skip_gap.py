@@ -12,7 +12,7 @@ of which nothing was delivered is repeated after the gap, with its watermark.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from job.change.hand_over import fence_and_read_unfinished
@@ -31,7 +31,12 @@ from job.kafka.preflight import check_topics
 from job.kafka.retention import Gap, find_gaps, next_offsets
 from job.kafka.security import KafkaAccess
 from job.kafka.topic_ids import TopicIdentity
-from job.plan.fingerprint import check_not_frozen, incompatible_changes, recorded_topics
+from job.plan.fingerprint import (
+    check_not_frozen,
+    incompatible_changes,
+    recorded_plan,
+    recorded_topics,
+)
 from job.plan.plan import JoinPlan
 from job.replay.replay import has_complete_state
 from job.settings import JobSettings
@@ -124,8 +129,7 @@ class StoppedQuery:
                 f"records again after a change. {_RESET}"
             )
         check_not_frozen(root, incompatible_changes(plan, frozen))
-        partitions, topics = int(frozen["state_partitions"]), recorded_topics(plan, frozen)
-        plan = replace(plan, state_partitions=partitions).with_topics(topics)
+        plan = recorded_plan(plan, frozen).with_topics(recorded_topics(plan, frozen))
         self._kafka = KafkaAdmin(access)
         self._plan = check_topics(plan, self._kafka).plan_with_partitions(plan)
         self._checkpoint = checkpoint

@@ -23,7 +23,7 @@ from job.checkpoint.maintenance import (
 )
 from job.checkpoint.state_reader import StateReader
 from job.errors import CheckpointError
-from job.plan.fingerprint import incompatible_changes, recorded_topics
+from job.plan.fingerprint import incompatible_changes, recorded_plan, recorded_topics
 from job.plan.plan import JoinPlan
 from job.protocol.reports import StateCount
 from job.protocol.results import KeyRows
@@ -232,7 +232,8 @@ def _state(plan: JoinPlan, opened: OpenCheckpoint) -> tuple[str, bool]:
 
 def _reader(plan: JoinPlan, opened: OpenCheckpoint) -> StateReader:
     checkpoint = opened.checkpoint
-    plan = plan.with_topics(recorded_topics(plan, checkpoint.fingerprint))
+    frozen = checkpoint.fingerprint or {}
+    plan = recorded_plan(plan, frozen).with_topics(recorded_topics(plan, frozen))
     return StateReader(opened.spark, plan, checkpoint.query_location)
 
 

@@ -14,6 +14,7 @@ from job.errors import CheckpointError
 from job.plan.plan import JoinPlan, window_end_column
 from job.plan.position import position_column
 from job.plan.side_plan import SidePlan
+from job.spec.join_conditions import JoinOperator
 from job.spec.sides import Side
 
 EVENT_TIME = "__event_time_ms"
@@ -79,7 +80,7 @@ def stored_ids(
 def _load(
     spark: SparkSession, plan: JoinPlan, location: str, side: Side, batch_id: int
 ) -> DataFrame:
-    if plan.real_time is not None:
+    if plan.operator is JoinOperator.STREAMJOIN:
         return _rows_of_processor(spark, plan, location, side, batch_id)
     store = _STORE.format(side=plan.input_of(side))
     state = _read(spark, location, batch_id, "storeName", store)

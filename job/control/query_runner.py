@@ -169,8 +169,8 @@ class QueryRunner:
 
     @property
     def _plan_of_run(self) -> JoinPlan:
-        """The plan with the topics that the last start has found."""
-        return self._plan.with_topics(self._stats.topics)
+        """The plan with what the last start has found."""
+        return self._preparation.plan_of_run(self._stats.topics)
 
     def state_reader(self) -> tuple[StateReader, int]:
         """A reader and the last batch that ended. Raises ConflictError if there is no state."""

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from job.join.processor import RowCounts, real_time_join
 from job.plan.plan import JoinPlan
 from job.spark.watermark import pass_late_watermark
+from job.spec.join_conditions import JoinOperator
 
 
 class Join(Protocol):
@@ -95,7 +96,7 @@ class StreamJoin:
 
 
 def join_of(spark: SparkSession, plan: JoinPlan, *, as_interval: bool = False) -> Join:
-    """The join of the plan's engine. `as_interval`: as for StreamJoin."""
-    if plan.real_time is None:
+    """`as_interval`: as for StreamJoin."""
+    if plan.operator is JoinOperator.SPARK:
         return SparkJoin()
     return StreamJoin(spark, plan, as_interval=as_interval)

@@ -18,10 +18,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from job.jvm_class import jvm_class
+from job.plan.join_operator import HEAP_SHARE, slot_length
 from job.plan.plan import JoinPlan, window_end_column
 from job.plan.position import position_column
-from job.plan.real_time import HEAP_SHARE
 from job.plan.side_plan import SidePlan
+from job.protocol.progress import HeapUse
 from job.spark.java_classes import check_classes, java_class
 from job.spec.durations import milliseconds
 from job.spec.sides import SIDES, Side
@@ -37,10 +38,6 @@ _SLOT = "slot"
 _OTHER = 2
 """Side of a row that is not joined."""
 _MICROSECONDS = 1000
-_SLOT_MS_MIN, _SLOT_MS_MAX = 1000, 30 * 86_400_000
-_SLOTS_OF_A_WINDOW = 4
-_SLOTS_MAX = 64
-"""Of a side, as far as its rows arrive in order."""
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 
 
@@ -77,6 +74,11 @@ class RowCounts:
 
     def late_rows(self, side: Side) -> int:
         return int(self.java.late(self._inputs.index(side)))
+
+    def heap(self, side: Side) -> HeapUse:
+        """Sums over all batches."""
+        counts = self.java.heap(self._inputs.index(side))
+        return HeapUse(**dict(zip(HeapUse.model_fields, counts, strict=True)))
 
     def state_rows(self, side: Side) -> int:
         """Rows by which the state has grown."""
@@ -164,9 +166,11 @@ def _input_rows(
     keyed = rows.select(
         "*", *(F.when(joins, key).alias(name) for key, name in zip(keys, names, strict=True))
     )
+    parts = [_normalized(keyed, name) for name in names]
     return keyed.select(
-        F.lit(0).cast("bigint").alias(_SLOT),
-        *(_normalized(keyed, name) for name in names),
+        # Replaced by the slot. Spark sorts a batch by the first column, mostly without the others.
+        F.xxhash64(*parts).alias(_SLOT),
+        *parts,
         F.when(joins, plan.inputs.index(side)).otherwise(_OTHER).alias("side"),
         # Without metadata, by which Spark would drop late rows without counting them by side.
         F.when(joins, F.col(f"`{late_at}`")).alias("late_at", metadata={}),
@@ -232,9 +236,9 @@ def _key_names(keys: Sequence[Column]) -> list[str]:
 def _window(plan: JoinPlan) -> tuple[int, int, int, int, int]:
     """In microseconds: the distances of event times that match, those of slot times, and the length
     of a slot. The slot time is the end of the tumbling window, or else the event time."""
+    slot_micros = milliseconds(slot_length(plan)) * _MICROSECONDS
     if plan.match_window is None:
-        length = 0 if plan.window is None else milliseconds(plan.window.size)
-        return _LONG_MIN, _LONG_MAX, 0, 0, _slot_micros(length, plan)
+        return _LONG_MIN, _LONG_MAX, 0, 0, slot_micros
     before, after = plan.match_window.before, plan.match_window.after
     assert before is not None, "the state is bounded"
     assert after is not None, "the state is bounded"
@@ -242,16 +246,7 @@ def _window(plan: JoinPlan) -> tuple[int, int, int, int, int]:
         before, after = after, before
     lower, upper = -milliseconds(before), milliseconds(after)
     bounds = lower * _MICROSECONDS, upper * _MICROSECONDS
-    return *bounds, *bounds, _slot_micros((upper - lower) // _SLOTS_OF_A_WINDOW, plan)
-
-
-def _slot_micros(wanted_ms: int, plan: JoinPlan) -> int:
-    """The length of a slot. A row is stored for the window and the longer watermark_delay: with a
-    short window and a long delay there would be very many slots."""
-    delays = (milliseconds(plan.side(side).watermark_delay) for side in SIDES)
-    stored_ms = wanted_ms * _SLOTS_OF_A_WINDOW + max(delays)
-    length_ms = max(wanted_ms, stored_ms // _SLOTS_MAX, _SLOT_MS_MIN)
-    return min(length_ms, _SLOT_MS_MAX) * _MICROSECONDS
+    return *bounds, *bounds, slot_micros
 
 
 def _bound_condition(plan: JoinPlan, types: dict[str, StructType], spark: SparkSession) -> Any:

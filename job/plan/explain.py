@@ -9,6 +9,7 @@ from job.plan.explain_deduplication import stored_id_lines
 from job.plan.explain_join import key_terms, passes, time_bound
 from job.plan.explain_left_out import left_out_lines
 from job.plan.explain_load import load_as_json, load_lines
+from job.plan.explain_operator import operator_lines
 from job.plan.explain_real_time import at_least_once_lines, engine_lines, transaction_lines
 from job.plan.explain_schemas import key_as_json, output_as_json, schema_lines
 from job.plan.explain_summary import summary_lines
@@ -52,7 +53,7 @@ def explained(plan: JoinPlan, resources: AvailableResources | None = None) -> st
         **_warnings(plan),
         **_schemas(plan),
         "Results": _output(plan),
-        "State": _state(plan),
+        "State": _state(plan, resources),
         **_expected_load(plan, resources),
         **_engine(plan),
         "Event time": _event_time(plan),
@@ -232,7 +233,8 @@ def _when_unmatched(plan: JoinPlan, side: Side) -> str:
     return f"once the watermark {passes(plan, side)}"
 
 
-def _state(plan: JoinPlan) -> Iterator[str]:
+def _state(plan: JoinPlan, resources: AvailableResources | None) -> Iterator[str]:
+    yield from (_line(name, text) for name, text in operator_lines(plan, resources))
     for side in SIDES:
         yield _line(side, _retention(plan, side))
     yield _line("stored columns", "the position in Kafka (8 bytes) and")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from job.plan.explain_real_time import dead_letter_lines
 from job.plan.plan import JoinPlan
+from job.spec.join_conditions import JoinOperator
 from job.spec.output import Delivery
 from job.spec.sides import SIDES
 
@@ -43,7 +44,7 @@ def _too_large(plan: JoinPlan) -> str:
 
 
 def _dead_letters(plan: JoinPlan, topic: str) -> Iterator[tuple[str, str]]:
-    if plan.real_time is not None:
+    if plan.operator is JoinOperator.STREAMJOIN:
         yield from dead_letter_lines(topic, plan.output.delivery)
         return
     yield ("dead letters", f"in topic {topic}: original key, value and headers, with the reason in")

@@ -9,7 +9,6 @@ from job.plan.real_time import (
     CAUGHT_UP_BATCH,
     CAUGHT_UP_BATCHES,
     CAUGHT_UP_RECORDS,
-    HEAP_SHARE,
     RECORDS_BEHIND_MAX,
     RealTimePlan,
 )
@@ -27,9 +26,6 @@ def engine_lines(plan: JoinPlan, real_time: RealTimePlan) -> Iterator[Line]:
     yield "", "record is read for some hundred milliseconds"
     yield "watermark", "advances between two intervals: an unmatched row is emitted up to two"
     yield "", "intervals after the watermark allows it"
-    share = f"{HEAP_SHARE:.0%}"
-    yield "rows in state", f"on the heap, up to {share} of it, in slots of time. The slots that"
-    yield "", "were used least are only in RocksDB, which also has all rows at each commit"
     yield "backlog", "read in micro-batches, by the same query on the same checkpoint. The query"
     yield "", "starts with micro-batches. It changes to real time when a batch takes at most"
     within, total = duration_text(CAUGHT_UP_BATCH), duration_text(CAUGHT_UP_BATCHES)

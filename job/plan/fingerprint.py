@@ -4,17 +4,18 @@ Pure. checkpoint.py stores the fingerprint next to the checkpoint and refuses a 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from job.errors import FrozenSpecError
 from job.formats.schemas import PARTS
-from job.plan import tuning
+from job.plan import join_operator, tuning
 from job.plan.plan import JoinPlan
 from job.plan.side_plan import SidePlan
 from job.spec.durations import duration_text
 from job.spec.engine import Engine
 from job.spec.expressions import columns_of
+from job.spec.join_conditions import JoinOperator
 from job.spec.output import OutputTimestamp
 from job.spec.sides import SIDES, Side
 from job.spec.source_topics import SourceTopics
@@ -23,10 +24,9 @@ from job.spec.value_schema import Column, ValueSchema
 from job.sql.questions import Columns, SqlError, SqlQuestions
 from job.sql.time_zones import UTC
 
-_ENGINE = "engine"
+_ENGINE, _OPERATOR = "engine", "join.operator"
 STATE_FORMAT = "state_format"
-_SLOTS, _LISTS = "slots", "lists"
-"""Formats of the state of the real-time engine: its lists sorted by slot, or not sorted."""
+"""Of the processor. It follows from other settings, by a rule that may change with a version."""
 _NONE = "none"
 _WITHIN = " within "
 _TIME_ZONES = {f"{side}.time_zone" for side in SIDES}
@@ -50,6 +50,7 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
     window = plan.match_window
     settings = {
         "join.type": plan.join_type.value,
+        _OPERATOR: plan.operator.value,
         "join.null_safe": _each(plan.null_safe),
         "join.match_window.before": _text(window.before if window else None),
         "join.match_window.after": _text(window.after if window else None),
@@ -76,7 +77,10 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
         # Spark stores the event time of a row only if the output uses it.
         settings["output.timestamp"] = OutputTimestamp.EVENT_TIME.value
     if plan.real_time is not None:
-        settings |= {_ENGINE: Engine.REAL_TIME.value, STATE_FORMAT: _SLOTS}
+        settings[_ENGINE] = Engine.REAL_TIME.value
+    if plan.operator is JoinOperator.STREAMJOIN:
+        length = duration_text(join_operator.slot_length(plan))
+        settings[STATE_FORMAT] = f"slots of {length}"
     return settings | {name.split(".")[-1]: value for name, value in _formats().items()}
 
 
@@ -110,8 +114,9 @@ def incompatible_changes(plan: JoinPlan, frozen: Mapping[str, str]) -> list[Chan
     different schema is compatible is checked at the start (formats/pinning.py).
     """
     ids = [part.schema_id for part in PARTS if plan.has_registry(part)]
-    kept = {name: frozen[name] for name in ("state_partitions", *ids) if name in frozen}
-    return changes(frozen, {**fingerprint(plan.with_topics(recorded_topics(plan, frozen))), **kept})
+    kept = {name: frozen[name] for name in ids if name in frozen}
+    recorded = recorded_plan(plan, frozen).with_topics(recorded_topics(plan, frozen))
+    return changes(frozen, {**fingerprint(recorded), **kept})
 
 
 def check_not_frozen(checkpoint: str, differences: Sequence[Change]) -> None:
@@ -121,12 +126,12 @@ def check_not_frozen(checkpoint: str, differences: Sequence[Change]) -> None:
     lines = [
         f"  {change.field}: frozen as {change.frozen}, the spec has {change.wanted}"
         for change in differences
-        if change.field != STATE_FORMAT
     ]
-    if not lines:
+    first = differences[0]
+    if first.field == STATE_FORMAT:
         raise FrozenSpecError(
             f"the checkpoint {checkpoint} has the state of another version ({STATE_FORMAT}: "
-            f"{differences[0].frozen}, and this version has {differences[0].wanted}). Continue "
+            f"{first.frozen}, and this version has {first.wanted}). Continue "
             "with `streamjoin change OLD_SPEC NEW_SPEC`: NEW_SPEC is the same spec with another "
             "`checkpoint`, and its query reads the records in state again. If the change is "
             "refused because an interval was interrupted, end it with the old version first"
@@ -177,6 +182,16 @@ def _mean_the_same(frozen: str, wanted: str, columns: Columns, sql: SqlQuestions
     return trees[0] == trees[1] and within == wanted_within
 
 
+def recorded_plan(plan: JoinPlan, frozen: Mapping[str, str]) -> JoinPlan:
+    """The plan with the number of state partitions of a checkpoint with the settings `frozen`, and
+    with its operator, unless the spec chooses one."""
+    partitions = int(frozen.get("state_partitions", plan.state_partitions))
+    plan = replace(plan, state_partitions=partitions)
+    if plan.chooses_operator or plan.real_time is not None or _ENGINE in frozen:
+        return plan
+    return replace(plan, operator=JoinOperator(frozen.get(_OPERATOR, JoinOperator.SPARK)))
+
+
 def recorded_topics(plan: JoinPlan, frozen: Mapping[str, str] | None) -> dict[Side, SourceTopics]:
     """The topics of each side. A side with a pattern has the topics of the checkpoint."""
     recorded = {side: frozen_topics(frozen or {}, side) for side in SIDES}
@@ -210,24 +225,22 @@ def _topic_field(side: Side) -> str:
 
 
 def changes(frozen: Mapping[str, str], wanted: Mapping[str, str]) -> list[Change]:
+    """The state format is among them only if nothing else differs, from which it follows."""
+    frozen, wanted = _completed(frozen), _completed(wanted)
     differing = [field for field in {**frozen, **wanted} if frozen.get(field) != wanted.get(field)]
-    if _ENGINE in differing:
+    if differing != [STATE_FORMAT]:
         differing = [field for field in differing if field != STATE_FORMAT]
     return [
-        Change(
-            field,
-            frozen.get(field, _value_left_out(field)),
-            wanted.get(field, _value_left_out(field)),
-        )
-        for field in differing
+        Change(field, frozen.get(field, _NONE), wanted.get(field, _NONE)) for field in differing
     ]
 
 
-def _value_left_out(field: str) -> str:
-    """The value of a field that a fingerprint does not have."""
-    if field in _TIME_ZONES:
-        return UTC
-    return {_ENGINE: Engine.MICRO_BATCH.value, STATE_FORMAT: _LISTS}.get(field, "none")
+def _completed(settings: Mapping[str, str]) -> dict[str, str]:
+    """With the fields that a fingerprint leaves out if they have these values."""
+    is_real_time = settings.get(_ENGINE) == Engine.REAL_TIME
+    operator = JoinOperator.STREAMJOIN if is_real_time else JoinOperator.SPARK
+    left_out = {_ENGINE: Engine.MICRO_BATCH.value, _OPERATOR: operator.value}
+    return {**dict.fromkeys(_TIME_ZONES, UTC), **left_out, **settings}
 
 
 def _formats() -> dict[str, str]:

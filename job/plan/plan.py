@@ -19,7 +19,7 @@ from job.plan.side_plan import SidePlan
 from job.spec.durations import milliseconds
 from job.spec.engine import Engine
 from job.spec.expressions import Expression
-from job.spec.join_conditions import JoinType, MatchWindow
+from job.spec.join_conditions import JoinOperator, JoinType, MatchWindow
 from job.spec.output import Delivery
 from job.spec.registry import SchemaRegistrySpec
 from job.spec.security import KafkaSecurity
@@ -94,6 +94,9 @@ class JoinPlan:
     dead_letter: DeadLetterPlan | None
     """None: bad records are dropped, or the query fails."""
     fails_on_bad_records: bool
+    operator: JoinOperator = JoinOperator.SPARK
+    chooses_operator: bool = False
+    """Whether the spec names the operator. If not, a checkpoint keeps its own."""
     real_time: RealTimePlan | None = None
     """None: the engine is micro_batch."""
     key_types: tuple[SqlType, ...] = ()

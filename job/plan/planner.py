@@ -10,7 +10,7 @@ from functools import partial
 
 from job.errors import SpecError
 from job.formats.schemas import Part, ReaderSchema
-from job.plan import tuning
+from job.plan import join_operator, real_time, tuning
 from job.plan.checks import result_checks, side_checks
 from job.plan.deduplication import deduplication_problems
 from job.plan.keys import key_problems
@@ -18,7 +18,6 @@ from job.plan.mirrored import mirrored_filters
 from job.plan.output_planner import output_plan
 from job.plan.plan import DeadLetterPlan, JoinPlan, subscription
 from job.plan.problems import Problems, optional
-from job.plan.real_time import real_time_plan, unsupported
 from job.plan.side_columns import SideColumns, event_time, schema_of_side, side_columns
 from job.plan.side_filter import fields_read, side_filter
 from job.plan.side_plan import Deduplication, SidePlan
@@ -59,7 +58,8 @@ def join_plan(
     `key_schema`.
     """
     problems = Problems()
-    problems.found.extend(unsupported(spec))
+    problems.found.extend(join_operator.unsupported(spec))
+    problems.found.extend(real_time.unsupported(spec))
     readers = readers or {}
     null_safe = _null_safe(problems, spec)
     _check_time_zones(problems, spec, sql)
@@ -100,7 +100,9 @@ def join_plan(
         null_keys_pass=spec.on_null_key == "pass",
         dead_letter=_dead_letter_plan(spec),
         fails_on_bad_records=spec.on_bad_record == "fail",
-        real_time=real_time_plan(spec),
+        operator=join_operator.operator_of(spec),
+        chooses_operator=spec.join.operator is not None,
+        real_time=real_time.real_time_plan(spec),
     )
     plan = _with_checks(plan)
     if len(left.key) == len(right.key) == len(spec.left.key):

@@ -58,9 +58,6 @@ CONF: Mapping[str, str] = MappingProxyType(
 )
 """Spark conf in addition to that of tuning.py."""
 
-HEAP_SHARE = 0.3
-"""Share of the heap of each JVM for rows in state. Further rows are only in RocksDB."""
-
 CATCH_UP_CONF: Mapping[str, str] = MappingProxyType(
     {
         # Each run loads the state. From a changelog, 130,000 rows took 20 s on 2 slow cores before
@@ -140,13 +137,6 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
                 "reads several topics, which engine real_time does not support: set one topic in "
                 f"{side}.topic, or use engine micro_batch",
             )
-        if written.deduplicate is not None:
-            yield Problem(
-                f"{side}.deduplicate",
-                ", ".join(written.deduplicate.by),
-                "is not supported with engine real_time, which runs no stateful operator before "
-                "the join: use engine micro_batch",
-            )
     settings = spec.real_time or RealTimeSpec()
     if spec.output.delivery is Delivery.AT_LEAST_ONCE and settings.has_commit_interval:
         yield Problem(
@@ -154,13 +144,6 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
             duration_text(settings.commit_interval),
             "is not used with delivery at_least_once, which writes each result at once: remove the "
             "field, or use delivery exactly_once",
-        )
-    if spec.join.unbounded_state:
-        yield Problem(
-            "join.unbounded_state",
-            "true",
-            "is not supported with engine real_time: give join.match_window before and after, or "
-            "use engine micro_batch",
         )
 
 

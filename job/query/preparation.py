@@ -27,7 +27,7 @@ from job.kafka.retention import check_added_topics, check_retention, next_offset
 from job.kafka.security import KafkaAccess
 from job.kafka.topic_ids import TopicIdentity
 from job.kafka.topic_patterns import with_matching_topics
-from job.plan.fingerprint import fingerprint, recorded_topics, with_added_topics
+from job.plan.fingerprint import fingerprint, recorded_plan, recorded_topics, with_added_topics
 from job.plan.plan import JoinPlan
 from job.query.cluster import (
     check_executors,
@@ -40,6 +40,8 @@ from job.query.cluster import (
 from job.query.stats import QueryStats
 from job.replay.replay import Replay, has_complete_state
 from job.settings import JobSettings
+from job.spec.sides import Side
+from job.spec.source_topics import SourceTopics
 
 _log = structlog.get_logger()
 
@@ -59,6 +61,11 @@ class Preparation:
         self.frozen: Mapping[str, str] | None = None
         """Settings frozen in the checkpoint. None: there is no checkpoint, or it is not read yet.
         Also set if the checkpoint refuses the start."""
+
+    def plan_of_run(self, topics: Mapping[Side, SourceTopics]) -> JoinPlan:
+        """The plan with the settings of the checkpoint, if it was read, and with these topics."""
+        plan = self._plan if self.frozen is None else recorded_plan(self._plan, self.frozen)
+        return plan.with_topics(topics)
 
     def check_topics(self, access: KafkaAccess) -> TopicsSnapshot:
         """The topics of the spec, without those of patterns. Runs while the JVM starts."""
@@ -131,10 +138,11 @@ class Preparation:
         registry: RegistryAccess | None,
         replay: Replay | None,
     ) -> JoinPlan:
-        """The plan with the number of state partitions of the checkpoint, or of the change."""
+        """The plan with what the spec leaves to the checkpoint, or to the change."""
         frozen, wanted = self.frozen, self._settings.state_partitions
         if frozen is not None:
-            plan = replace(plan, state_partitions=wanted or int(frozen["state_partitions"]))
+            recorded = recorded_plan(plan, frozen)
+            plan = replace(recorded, state_partitions=wanted or recorded.state_partitions)
         elif replay is not None:
             _check_partitions_of_change(checkpoint, replay, wanted)
             plan = replace(plan, state_partitions=replay.state_partitions)

@@ -30,6 +30,7 @@ from job.query.query_hooks import QueryHooks
 from job.query.runtime import QueryRun, Resources
 from job.query.stats import QueryStats
 from job.replay.replay import Replay
+from job.spec.join_conditions import JoinOperator
 
 _log = structlog.get_logger()
 
@@ -80,15 +81,15 @@ class QueryStarter:
         checkpoint: Checkpoint,
     ) -> Iterator[RunningQuery]:
         run = QueryRun(spark, plan, access, checkpoint, self._stats, self._resources)
-        self._processor_session = None if plan.real_time is None else spark
+        is_processor = plan.operator is JoinOperator.STREAMJOIN
+        self._processor_session = spark if is_processor else None
         replay = read_replay(checkpoint)
         phase = None if plan.real_time is None else self._begin_phase(run)
         fence = checkpoint.fence  # before the rest of the checkpoint
         repeats_interval = checkpoint.interrupted_interval is not None
         as_interval = repeats_interval or phase is Phase.REAL_TIME
         with closing(join_of(spark, plan, as_interval=as_interval)) as join:
-            if join.counts is not None:
-                self._stats.count_rows_with(join.counts)
+            self._stats.count_rows_with(join.counts)
             with ThreadPoolExecutor(1, "delivery") as threads:
                 # A first start claims its name, and a start after a crash fences the producers.
                 # Both take about as long as building the dataflow.

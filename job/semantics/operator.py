@@ -36,7 +36,7 @@ from job.spec.join_conditions import JoinType
 OPERATOR = "StreamingSymmetricHashJoinExec"
 
 Processor: TypeAlias = Literal["batch", "interval"]
-"""The processor of the real-time engine, job/join/StreamJoin.java, in a micro-batch or in an
+"""The operator `streamjoin`, job/join/StreamJoin.java, in a micro-batch or in an
 interval of real time. In an interval rows are late by its own watermark."""
 
 SUPPORTED_JOIN_TYPES = frozenset({

@@ -18,7 +18,7 @@ from job.semantics.simulated_pairs import PairCondition
 from job.semantics.simulated_side import DecodedRow, SideReader
 from job.semantics.watermark_predicates import JoinCondition
 from job.spec.durations import milliseconds
-from job.spec.join_conditions import JoinType
+from job.spec.join_conditions import JoinOperator, JoinType
 from job.spec.sides import SIDES, Side
 from job.sql.rows import SqlRows
 
@@ -66,7 +66,12 @@ class SimulationPlan:
 def simulation_plan(
     plan: JoinPlan, rows: SqlRows, *, processor: Processor | None = None
 ) -> SimulationPlan:
-    """Raises NotExactError for a part of the plan that cannot be simulated."""
+    """`processor`: None, in a plan with the operator streamjoin, is "batch".
+
+    Raises NotExactError for a part of the plan that cannot be simulated.
+    """
+    if processor is None and plan.operator is JoinOperator.STREAMJOIN:
+        processor = "batch"
     return _Planner(plan, rows).plan(processor)
 
 

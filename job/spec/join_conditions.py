@@ -51,6 +51,11 @@ class JoinType(StrEnum):
                 return ()
 
 
+class JoinOperator(StrEnum):
+    SPARK = "spark"
+    STREAMJOIN = "streamjoin"
+
+
 class MatchWindow(Frozen):
     """Rows match if left - before <= right <= left + after (event times, both inclusive)."""
 
@@ -86,6 +91,12 @@ class JoinConditions(Frozen):
     fails it is emitted as unmatched."""
     unbounded_state: bool = False
     """Allows an inner join without bounds, whose state grows indefinitely."""
+
+    operator: JoinOperator | None = None
+    """Implementation of the join. `spark`: the join operator of Spark, with its rows in RocksDB.
+    `streamjoin`: a stateful processor with its rows on the heap, the only one of `engine:
+    real_time`; without `deduplicate` and `unbounded_state`. Omitted: the one of the checkpoint, and
+    in a new checkpoint `spark`. The checkpoint freezes it."""
 
     def contradictions(self) -> Iterator[str]:
         if self.match_window is not None and self.window is not None:

@@ -21,7 +21,7 @@ from job.spec.document import parsed
 from job.spec.engine import Engine, RealTimeSpec
 from job.spec.field_types import Name
 from job.spec.frozen import CONTRADICTION, Contradiction, Frozen
-from job.spec.join_conditions import JoinConditions
+from job.spec.join_conditions import JoinConditions, JoinOperator
 from job.spec.output import DeadLetterSpec, OutputSpec
 from job.spec.registry import SchemaRegistrySpec
 from job.spec.security import KafkaSecurity
@@ -142,12 +142,17 @@ class JoinSpec(Frozen):
                     f"e.g. dead_letter: {{topic: {self.name}.dead}}"
                 )
 
-    def _problems_of_the_engine(self) -> Iterator[str]:
+    def _problems_of_the_engine(self) -> Iterator[str | Contradiction]:
         if self.real_time is not None and self.engine is not Engine.REAL_TIME:
             yield (
                 f"has real_time settings and engine {self.engine}: write `engine: real_time`, or "
                 "leave real_time out"
             )
+        if self.engine is Engine.REAL_TIME and self.join.operator is JoinOperator.SPARK:
+            message = (
+                "does not run in real-time mode: leave join.operator out, or use engine micro_batch"
+            )
+            yield Contradiction(message, ("join", "operator"), JoinOperator.SPARK)
 
     def _problems_of_the_registry(self) -> Iterator[str]:
         users = (self.left, self.right, self.output)

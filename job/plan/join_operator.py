@@ -1,0 +1,76 @@
+"""Which operator joins, and what the processor needs to know before Spark starts.
+
+`spark` is StreamingSymmetricHashJoin. `streamjoin` is the processor in Java (job/join/), which has
+its rows on the heap, in slots of time. Both give the same results in micro-batches; intervals of
+real-time mode run only the processor. The state of one cannot be read by the other.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from job.errors import Problem
+from job.spec.engine import Engine
+from job.spec.join_conditions import JoinOperator
+from job.spec.sides import SIDES
+from job.spec.spec import JoinSpec
+
+if TYPE_CHECKING:
+    from job.plan.plan import JoinPlan
+
+DEFAULT = JoinOperator.SPARK
+"""Operator of a new checkpoint, if the spec names none."""
+
+HEAP_SHARE = 0.3
+"""Share of the heap of each JVM for rows in state. Further rows are only in RocksDB."""
+
+_SLOT_MIN, _SLOT_MAX = timedelta(seconds=1), timedelta(days=30)
+_SLOTS_OF_A_WINDOW = 4
+_SLOTS_MAX = 64
+"""Of a side, as far as its rows arrive in order."""
+
+
+def operator_of(spec: JoinSpec) -> JoinOperator:
+    if spec.engine is Engine.REAL_TIME:
+        return JoinOperator.STREAMJOIN
+    return spec.join.operator or DEFAULT
+
+
+def unsupported(spec: JoinSpec) -> Iterator[Problem]:
+    """Problems of a spec that its operator cannot run."""
+    if operator_of(spec) is JoinOperator.SPARK:
+        return
+    chosen, remedy = "join.operator streamjoin", "use join.operator spark"
+    if spec.engine is Engine.REAL_TIME:
+        chosen, remedy = "engine real_time", "use engine micro_batch"
+    for side, written in zip(SIDES, (spec.left, spec.right), strict=True):
+        if written.deduplicate is not None:
+            yield Problem(
+                f"{side}.deduplicate",
+                ", ".join(written.deduplicate.by),
+                f"is not supported with {chosen}, which runs no stateful operator before the "
+                f"join: {remedy}",
+            )
+    if spec.join.unbounded_state:
+        yield Problem(
+            "join.unbounded_state",
+            "true",
+            f"is not supported with {chosen}: give join.match_window before and after, or {remedy}",
+        )
+
+
+def slot_length(plan: "JoinPlan") -> timedelta:
+    """The length of a slot, in whole milliseconds: a quarter of the match window, or the tumbling
+    window. A row is stored for the window and the longer watermark_delay, so slots are longer if
+    the delay is: there would be very many. The checkpoint freezes the length."""
+    wanted = timedelta()
+    if plan.window is not None:
+        wanted = plan.window.size
+    elif plan.match_window is not None:
+        before, after = plan.match_window.before, plan.match_window.after
+        assert before is not None, "the state is bounded"
+        assert after is not None, "the state is bounded"
+        wanted = (before + after) // _SLOTS_OF_A_WINDOW
+    stored = wanted * _SLOTS_OF_A_WINDOW + max(plan.side(side).watermark_delay for side in SIDES)
+    length = min(max(wanted, stored // _SLOTS_MAX, _SLOT_MIN), _SLOT_MAX)
+    return length - length % timedelta(milliseconds=1)
