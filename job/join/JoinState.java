@@ -38,6 +38,9 @@ final class JoinState {
   /** Of the slots on the heap, and of the filters. */
   private long bytes;
 
+  /** Probes of slots on the heap in this task, by side of the slot. */
+  private final long[] heapProbes = new long[2];
+
   /** The state with the entries of the store. `bytesMax`: limit of the heap. */
   JoinState(JoinRules rules, SlotStore[] stores, long bytesMax) {
     this.bytesMax = bytesMax;
@@ -58,6 +61,15 @@ final class JoinState {
   /** Call it after the last write of a task. */
   void end() {
     stores = null;
+    for (int side = JoinRules.LEFT; side <= JoinRules.RIGHT; side++) {
+      long rows = 0;
+      for (Slot slot : slots.get(side)) {
+        rows += slot.rows == null ? 0 : slot.rows.count();
+      }
+      rules.counts.onHeap[side].add(rows);
+      rules.counts.heapProbes[side].add(heapProbes[side]);
+      heapProbes[side] = 0;
+    }
   }
 
   void setEvictedAt(long watermark) {
@@ -84,6 +96,9 @@ final class JoinState {
     if (slot.rows == null && bytes + slot.size <= LOADED_TO * bytesMax) {
       load(slot, LOADED_TO * bytesMax, false);
     }
+    if (slot.rows != null) {
+      heapProbes[slot.side]++;
+    }
     return slot.rows;
   }
 
@@ -104,6 +119,7 @@ final class JoinState {
       return new ArrayList<>();
     }
     key.setLong(0, slot.number);
+    rules.counts.storeProbes[slot.side].add(1);
     return store(slot).read(key);
   }
 
@@ -220,6 +236,7 @@ final class JoinState {
       return;
     }
     rows.setWritten();
+    rules.counts.slotsLoaded[slot.side].add(1);
     bytes -= filterBytes(slot);
     slot.filter = null;
     slot.rows = rows;
@@ -257,6 +274,7 @@ final class JoinState {
 
   private void spill(Slot slot) {
     write(slot);
+    rules.counts.slotsSpilled[slot.side].add(1);
     bytes -= slot.size;
     slot.filter = slot.rows.filter();
     slot.count = slot.rows.count();

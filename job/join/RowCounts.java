@@ -11,9 +11,20 @@ public final class RowCounts implements Serializable {
   /** A heartbeat follows every 2 seconds. Some may be late. */
   private static final long SILENCE_MS = 10_000;
 
-  final LongAccumulator[] late = new LongAccumulator[2];
-  final LongAccumulator[] stored = new LongAccumulator[2];
-  final LongAccumulator[] removed = new LongAccumulator[2];
+  final LongAccumulator[] late;
+  final LongAccumulator[] stored;
+  final LongAccumulator[] removed;
+
+  /** Rows on the heap at the end of each task. */
+  final LongAccumulator[] onHeap;
+
+  final LongAccumulator[] slotsLoaded;
+  final LongAccumulator[] slotsSpilled;
+
+  /** Probes of slots on the heap, and lists that probes have read from the store. */
+  final LongAccumulator[] heapProbes;
+
+  final LongAccumulator[] storeProbes;
   final LongAccumulator emitted;
   final NewestTime[] newest = {new NewestTime(), new NewestTime()};
 
@@ -22,10 +33,15 @@ public final class RowCounts implements Serializable {
 
   public RowCounts(SparkContext context) {
     this.context = context;
+    late = ofSides("late");
+    stored = ofSides("stored");
+    removed = ofSides("removed");
+    onHeap = ofSides("on_heap");
+    slotsLoaded = ofSides("slots_loaded");
+    slotsSpilled = ofSides("slots_spilled");
+    heapProbes = ofSides("heap_probes");
+    storeProbes = ofSides("store_probes");
     for (int side = 0; side < SIDES.length; side++) {
-      late[side] = context.longAccumulator(name("late", side));
-      stored[side] = context.longAccumulator(name("stored", side));
-      removed[side] = context.longAccumulator(name("removed", side));
       context.register(newest[side], name("newest", side));
       running.watch(late[side].id());
       running.watch(newest[side].id());
@@ -33,6 +49,14 @@ public final class RowCounts implements Serializable {
     emitted = context.longAccumulator("streamjoin.emitted");
     running.watch(emitted.id());
     context.addSparkListener(running);
+  }
+
+  private LongAccumulator[] ofSides(String count) {
+    LongAccumulator[] sums = new LongAccumulator[SIDES.length];
+    for (int side = 0; side < SIDES.length; side++) {
+      sums[side] = context.longAccumulator(name(count, side));
+    }
+    return sums;
   }
 
   /** Name of an accumulator in Spark's events. */
@@ -83,5 +107,16 @@ public final class RowCounts implements Serializable {
 
   public long removed(int side) {
     return removed[side].value();
+  }
+
+  /** Sums over all tasks: rows on the heap, slots loaded and spilled, probes of heap and store. */
+  public long[] heap(int side) {
+    return new long[] {
+      onHeap[side].value(),
+      slotsLoaded[side].value(),
+      slotsSpilled[side].value(),
+      heapProbes[side].value(),
+      storeProbes[side].value()
+    };
   }
 }

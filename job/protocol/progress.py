@@ -6,7 +6,7 @@ Pure: no Spark, no clock. Batches cross the control socket, so they are pydantic
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -57,6 +57,26 @@ class SideProgress(_Value):
         return None if behind is None else sum(behind.values())
 
 
+class HeapUse(_Value):
+    """Work of the operator `streamjoin` with the rows of one side."""
+
+    rows: int = 0
+    """On the heap at the end of the batch."""
+    slots_loaded: int = 0
+    """From RocksDB to the heap."""
+    slots_spilled: int = 0
+    """From the heap, so that their rows are only in RocksDB."""
+    heap_probes: int = 0
+    """Slots on the heap that were searched for the key of a row of the other side."""
+    store_probes: int = 0
+    """Lists of RocksDB that were read for the key of a row of the other side."""
+
+    def plus(self, other: Self, sign: int = 1) -> Self:
+        fields = type(self).model_fields
+        sums = {name: getattr(self, name) + sign * getattr(other, name) for name in fields}
+        return self.model_copy(update=sums)
+
+
 class BatchProgress(_Value):
     batch_id: int
     query_id: str
@@ -85,6 +105,8 @@ class BatchProgress(_Value):
     state_removal_seconds: float
     state_commit_seconds: float
     state_custom: dict[str, float]
+    heap: dict[Side, HeapUse] | None = None
+    """None: the operator is that of Spark."""
     watermark_ms: int | None
     """Watermark during the batch, epoch milliseconds. None: there was no watermark yet."""
     left: SideProgress

@@ -7,7 +7,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict
 
 from job.protocol.latency import Latencies
-from job.protocol.progress import BatchProgress, SideProgress
+from job.protocol.progress import BatchProgress, HeapUse, SideProgress
 from job.protocol.reasons import DEAD_LETTER_REASONS, REASONS, RESULT_REASONS
 from job.spec.sides import Side
 
@@ -98,6 +98,8 @@ class Totals(_Value):
     state_update_seconds: float = 0
     state_removal_seconds: float = 0
     state_commit_seconds: float = 0
+    heap: dict[Side, HeapUse] = {}
+    """Empty with the operator of Spark."""
     transactions: dict[str, int] = dict.fromkeys(TRANSACTION_RESULTS, 0)
     """Per result; zeros if delivery is at least once."""
     dead_letters: dict[str, dict[str, int]] = {
@@ -128,6 +130,7 @@ class Totals(_Value):
                 "batch_seconds_counts": counts,
                 "phase_seconds": _sums(self.phase_seconds, batch.phase_seconds),
                 "latencies": latencies,
+                "heap": _heap(self.heap, batch.heap or {}),
                 "left": self.left.plus(batch.left),
                 "right": self.right.plus(batch.right),
             }
@@ -194,6 +197,10 @@ class Totals(_Value):
 
     def with_failure(self, code: str) -> Self:
         return self.model_copy(update={"failures": _sums(self.failures, {code: 1})})
+
+
+def _heap(total: Mapping[Side, HeapUse], batch: Mapping[Side, HeapUse]) -> dict[Side, HeapUse]:
+    return {**total, **{side: use.plus(total.get(side, HeapUse())) for side, use in batch.items()}}
 
 
 def _sums(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Spark's listener and the query runner write them on their threads; the control s
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from job.instants import to_epoch_ms
 from job.protocol.latency import latency_report
 from job.protocol.progress import (
     BatchProgress,
+    HeapUse,
     batch_progress,
     dead_letters_written,
     kept_back_results,
@@ -46,6 +47,9 @@ class RowCounter(Protocol):
 
     def state_rows(self, side: Side) -> int:
         """Rows by which the state has grown."""
+
+    def heap(self, side: Side) -> HeapUse:
+        """Sums over all batches."""
 
 
 class QueryStats:
@@ -74,7 +78,7 @@ class QueryStats:
         self._state_rows = StateRowCounter()
         self._latest_offsets: dict[int, Offsets] = {}
         self._row_counter: RowCounter | None = None
-        self._counted = _Counted(0, 0)
+        self._counted = _Counted()
         self._live: LiveFigures | None = None
         self.partitions = Partitions.none()
         """Offsets and event times read of each partition, up to the last delivered batch."""
@@ -223,10 +227,10 @@ class QueryStats:
         live = self._live
         return {} if live is None else live.read
 
-    def count_rows_with(self, counter: RowCounter) -> None:
-        """Take late rows and the growth of state from a counter: the engine is real_time."""
+    def count_rows_with(self, counter: RowCounter | None) -> None:
+        """Take late rows and the growth of state from a counter. None: from Spark's progress."""
         with self._lock:
-            self._row_counter, self._counted = counter, _Counted(0, 0)
+            self._row_counter, self._counted = counter, _Counted()
 
     def _with_counted_rows(self, batch: BatchProgress) -> BatchProgress:
         if self._row_counter is None:
@@ -234,14 +238,16 @@ class QueryStats:
                 batch.batch_id, batch.state_rows_updated, batch.state_rows_removed
             )
             return batch
-        before = self._counted
+        counter, before = self._row_counter, self._counted
         now = self._counted = _Counted(
-            sum(self._row_counter.late_rows(side) for side in SIDES),
-            sum(self._row_counter.state_rows(side) for side in SIDES),
+            sum(counter.late_rows(side) for side in SIDES),
+            sum(counter.state_rows(side) for side in SIDES),
+            {side: counter.heap(side) for side in SIDES},
         )
         self._state_rows.add_batch(batch.batch_id, now.state_rows - before.state_rows, 0)
         late = batch.late_rows + now.late_rows - before.late_rows
-        return batch.model_copy(update={"late_rows": late})
+        heap = {side: now.heap[side].plus(before.heap[side], sign=-1) for side in SIDES}
+        return batch.model_copy(update={"late_rows": late, "heap": heap})
 
     def _with_state_rows(self, batch: BatchProgress) -> BatchProgress:
         rows = self._state_rows.after(batch.batch_id)
@@ -345,8 +351,9 @@ class QueryStats:
 
 @dataclass(frozen=True)
 class _Counted:
-    late_rows: int
-    state_rows: int
+    late_rows: int = 0
+    state_rows: int = 0
+    heap: Mapping[Side, HeapUse] = field(default_factory=lambda: dict.fromkeys(SIDES, HeapUse()))
 
 
 def _with_latest_offsets(batch: BatchProgress, latest: Offsets) -> BatchProgress:

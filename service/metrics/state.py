@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from job.api.freshness import live_batch
+from job.protocol.progress import HeapUse
 from job.protocol.reports import SideCount
 from job.spec.sides import SIDES
 from service.metrics.metric import Metric, Snapshot, Value, counter, gauge
@@ -44,6 +45,33 @@ def _memory(snapshot: Snapshot) -> Value:
 def _custom(snapshot: Snapshot) -> Value:
     last = live_batch(snapshot.status)
     return None if last is None else last.state_custom
+
+
+def _rows_on_the_heap(snapshot: Snapshot) -> Value:
+    last = live_batch(snapshot.status)
+    if last is None or last.heap is None:
+        return None
+    return {side: use.rows for side, use in last.heap.items()}
+
+
+def _heap(count: Callable[[HeapUse], int]) -> Callable[[Snapshot], Value]:
+    """Reads a total of the operator `streamjoin`. Absent with the operator of Spark."""
+
+    def read(snapshot: Snapshot) -> Value:
+        totals = snapshot.status.totals.heap
+        return {side: count(use) for side, use in totals.items()} or None
+
+    return read
+
+
+def _probes(snapshot: Snapshot) -> Value:
+    totals = snapshot.status.totals.heap
+    by_place = {
+        (side, place): count
+        for side, use in totals.items()
+        for place, count in (("heap", use.heap_probes), ("rocksdb", use.store_probes))
+    }
+    return by_place or None
 
 
 STATE: tuple[Metric[Snapshot], ...] = (
@@ -93,6 +121,33 @@ STATE: tuple[Metric[Snapshot], ...] = (
         "is running; names that end in Latency or Ms are in milliseconds.",
         _custom,
         "name",
+    ),
+    gauge(
+        "state_heap_rows",
+        "Rows on the heap after the last batch, while the query is running. This and the metrics "
+        "of slots and probes exist only with the operator streamjoin.",
+        _rows_on_the_heap,
+        "side",
+    ),
+    counter(
+        "state_slots_loaded",
+        "Slots of rows that were read from RocksDB to the heap.",
+        _heap(lambda use: use.slots_loaded),
+        "side",
+    ),
+    counter(
+        "state_slots_spilled",
+        "Slots of rows that left the heap because it had reached its limit.",
+        _heap(lambda use: use.slots_spilled),
+        "side",
+    ),
+    counter(
+        "state_probes",
+        "Searches for matching rows of a side, by the place of the rows: slots on the heap, or "
+        "lists in RocksDB.",
+        _probes,
+        "side",
+        "place",
     ),
     counter(
         "state_rows_updated",
