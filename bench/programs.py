@@ -6,6 +6,7 @@ from bench.peers.kafka_streams import KafkaStreams
 from bench.running import Program
 from bench.streamjoin import Streamjoin
 from job.spec.engine import Engine
+from job.spec.join_conditions import JoinOperator
 from job.spec.output import Delivery
 
 _ONCE, _AT_LEAST_ONCE = Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE
@@ -17,6 +18,7 @@ PROGRAMS: dict[str, Program] = {
         Streamjoin("streamjoin-at-least-once", _AT_LEAST_ONCE),
         Streamjoin("streamjoin-real-time", _AT_LEAST_ONCE, engine=Engine.REAL_TIME),
         Streamjoin("streamjoin-real-time-exactly-once", _ONCE, engine=Engine.REAL_TIME),
+        Streamjoin("streamjoin-processor", _ONCE, operator=JoinOperator.STREAMJOIN),
         Streamjoin("streamjoin-deduplicate", _ONCE, deduplicates=True),
         Streamjoin("streamjoin-8-partitions", _ONCE, state_partitions=8),
         KafkaStreams("kafka-streams", _ONCE),

@@ -10,6 +10,7 @@ from bench.running import Program, Task
 from deploy.local.processes import start_child
 from job.installation.java import java_home
 from job.spec.engine import Engine
+from job.spec.join_conditions import JoinOperator
 from job.spec.output import Delivery
 
 
@@ -21,6 +22,8 @@ class Streamjoin(Program):
     state_partitions: int | None = field(default=None, kw_only=True)
     """None: the default of the job."""
     engine: Engine = field(default=Engine.MICRO_BATCH, kw_only=True)
+    operator: JoinOperator = field(default=JoinOperator.SPARK, kw_only=True)
+    """In micro-batches."""
     deduplicates: bool = field(default=False, kw_only=True)
     """Whether both sides have `deduplicate`. No id of the workloads occurs twice on a side, so that
     the results are the same."""
@@ -32,6 +35,7 @@ class Streamjoin(Program):
             checkpoint_of(folder),
             self.delivery,
             self.engine,
+            operator=self.operator,
             deduplicates=self.deduplicates,
         )
         spec.write_text(text)
@@ -68,11 +72,13 @@ def join_spec(
     delivery: Delivery,
     engine: Engine = Engine.MICRO_BATCH,
     *,
+    operator: JoinOperator = JoinOperator.SPARK,
     deduplicates: bool = False,
 ) -> str:
     # As many ids are stored as rows of the left side.
     within = f"{task.workload.match_window_ms} milliseconds"
     deduplicate = f"deduplicate: {{by: [ad_id], within: {within}}}" if deduplicates else ""
+    chosen = "" if engine is Engine.REAL_TIME else f"operator: {operator}"
     delay = f"{task.workload.watermark_delay_ms} milliseconds"
     return f"""\
 name: bench
@@ -95,6 +101,7 @@ right:
 join:
   type: {task.workload.join_type}
   match_window: {{before: 0 seconds, after: {task.workload.match_window_ms} milliseconds}}
+  {chosen}
 output:
   topic: {task.output_topic}
   key: ad_id

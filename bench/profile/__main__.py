@@ -42,6 +42,7 @@ _SPARKS = (
     "streamjoin",
     "streamjoin-at-least-once",
     "streamjoin-real-time",
+    "streamjoin-processor",
     "bare-spark",
     "no-join",
 )
