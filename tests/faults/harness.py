@@ -25,6 +25,7 @@ from deploy.local.ports import free_ports
 from job.protocol.reports import StateCount
 from job.protocol.status import JobStatus
 from job.spec.engine import Engine
+from job.spec.join_conditions import JoinOperator
 from tests.brokers import BROKER_OPTIONS
 from tests.faults.commit_topic import marker_problems, missing_markers, part_problems
 from tests.faults.faulty_job import FaultyJob
@@ -86,6 +87,7 @@ class Harness:
         folder: Path,
         *,
         engine: Engine = Engine.MICRO_BATCH,
+        operator: JoinOperator = JoinOperator.SPARK,
         proxy: Proxy | None = None,
         checkpoint: Path | None = None,
         environment: Mapping[str, str] | None = None,
@@ -97,6 +99,7 @@ class Harness:
         self.name = name
         self.folder = folder
         self.engine = engine
+        self._operator = operator
         self.checkpoint = checkpoint or folder / "checkpoint"
         self.random = random.Random(seed)
         self.poison: Counter[str] = Counter()
@@ -116,7 +119,8 @@ class Harness:
         harness."""
         folder.mkdir(parents=True, exist_ok=True)
         spec = join_spec(
-            *(self.name, self._servers, self.checkpoint, self.engine, self._interval_seconds)
+            *(self.name, self._servers, self.checkpoint, self.engine, self._interval_seconds),
+            operator=self._operator,
         )
         more = self._environment if environment is None else environment
         return FaultyJob(spec, folder, more, self._jvm)

@@ -22,6 +22,7 @@ from statistics import median
 
 from deploy.local.kafka import EmbeddedKafka
 from job.spec.engine import Engine
+from job.spec.join_conditions import JoinOperator
 from tests.faults.breakages import Breaker
 from tests.faults.harness import POISON, Harness, proxied_kafka
 from tests.faults.oracle import CheckResult
@@ -66,6 +67,7 @@ def soak(
     folder: Path,
     *,
     engine: Engine = Engine.MICRO_BATCH,
+    operator: JoinOperator = JoinOperator.SPARK,
     seed: int,
     seconds: float,
     log: Callable[[str], None],
@@ -76,6 +78,7 @@ def soak(
     harness = Harness(
         *(kafka, f"soak{seed}", folder),
         engine=engine,
+        operator=operator,
         proxy=proxy,
         environment=ENVIRONMENT,
         seed=seed,
@@ -146,6 +149,9 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--engine", type=Engine, choices=list(Engine), default=Engine.MICRO_BATCH)
+    parser.add_argument(
+        "--operator", type=JoinOperator, choices=list(JoinOperator), default=JoinOperator.SPARK
+    )
     arguments = parser.parse_args()
     seed = random.randrange(SEEDS) if arguments.seed is None else arguments.seed
     print(f"SEED={seed}", flush=True)
@@ -157,6 +163,7 @@ def main() -> int:
                 proxy,
                 folder,
                 engine=arguments.engine,
+                operator=arguments.operator,
                 seed=seed,
                 seconds=60 * arguments.minutes,
                 log=lambda line: print(line, flush=True),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
+from job.spec.join_conditions import JoinOperator
 from tests.faults.harness import Harness
 from tests.faults.proxy import Api, Point, Proxy
 from tests.faults.slots import HELD_SECONDS, Slots
@@ -31,8 +32,9 @@ COMMITS = ((False, SLOT, "pause", "PAUSED"), (True, SLOT + 1, "stop", "STOPPED")
 
 
 @pytest.mark.timeout(900)  # several starts of a JVM
+@pytest.mark.parametrize("operator", list(JoinOperator))
 def test_job_killed_or_stopped_in_a_batch_neither_loses_nor_repeats_a_result(
-    kafka: EmbeddedKafka, proxy: Proxy, tmp_path: Path
+    operator: JoinOperator, kafka: EmbeddedKafka, proxy: Proxy, tmp_path: Path
 ) -> None:
     """The desired state survives a kill. SIGTERM during a batch: the job completes the batch.
 
@@ -40,7 +42,8 @@ def test_job_killed_or_stopped_in_a_batch_neither_loses_nor_repeats_a_result(
     the soak kills jobs at random.
     """
     limits = {"STREAMJOIN_TEST_COMMIT_SECONDS": str(HELD_SECONDS)}
-    harness = Harness(kafka, "points", tmp_path, proxy=proxy, environment=limits)
+    name = f"points_{operator}"
+    harness = Harness(kafka, name, tmp_path, operator=operator, proxy=proxy, environment=limits)
     slots = Slots(harness)
     with harness.job as job:
         harness.feed(ROWS)

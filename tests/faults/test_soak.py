@@ -7,22 +7,39 @@ import pytest
 
 from deploy.local.kafka import EmbeddedKafka
 from job.spec.engine import Engine
+from job.spec.join_conditions import JoinOperator
 from tests.faults.proxy import Proxy
 from tests.faults.soak import report, soak
 
 SECONDS = 40.0
-# Orders in which the first faults are of different sorts.
-SEEDS = {Engine.MICRO_BATCH: 38, Engine.REAL_TIME: 8}
+SPARK, STREAMJOIN = JoinOperator
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("engine", list(Engine))
+@pytest.mark.parametrize(
+    ("engine", "operator", "seed"),
+    # Orders in which the first faults are of different sorts.
+    [
+        (Engine.MICRO_BATCH, SPARK, 38),
+        (Engine.MICRO_BATCH, STREAMJOIN, 39),
+        (Engine.REAL_TIME, STREAMJOIN, 8),
+    ],
+)
 def test_random_faults_lose_and_repeat_nothing(
-    engine: Engine, faulty: tuple[EmbeddedKafka, Proxy], tmp_path: Path
+    engine: Engine,
+    operator: JoinOperator,
+    seed: int,
+    faulty: tuple[EmbeddedKafka, Proxy],
+    tmp_path: Path,
 ) -> None:
     kafka, proxy = faulty
     result = soak(
-        kafka, proxy, tmp_path, engine=engine, seed=SEEDS[engine], seconds=SECONDS, log=print
+        *(kafka, proxy, tmp_path),
+        engine=engine,
+        operator=operator,
+        seed=seed,
+        seconds=SECONDS,
+        log=print,
     )
     sys.stdout.write(report(result))
     assert len(result.fired) > 0
