@@ -6,34 +6,8 @@ the watermark and the rows of the other side decide.
 
 from collections.abc import Iterator
 
-from job.explain.cause_types import (
-    Cause,
-    ConditionFalse,
-    Duplicate,
-    EmittedUnmatched,
-    Excluded,
-    Expired,
-    ExpiredWithoutTrace,
-    KeptBack,
-    Late,
-    Matched,
-    MatchKeptBack,
-    MatchNotEmitted,
-    NoMatch,
-    NoRow,
-    NotCompared,
-    OneOfBothLate,
-    OtherNotJoined,
-    OtherUnread,
-    OutsideWindow,
-    ReadBeforeChange,
-    ResultFiltered,
-    ResultNotFound,
-    ResultNotWritten,
-    Unread,
-    Untraced,
-    Waiting,
-)
+from job.explain import cause_types as kinds
+from job.explain.cause_types import Cause, NoMatch
 from job.explain.facts import (
     Bad,
     Facts,
@@ -68,7 +42,7 @@ def cause(facts: Facts, record: KeyRecord) -> Cause:
         if pair.matches and not _are_before_change(facts, record, other)
     ]
     if record.row in facts.before_change and not is_stored and not matching:
-        return ReadBeforeChange()
+        return kinds.ReadBeforeChange()
     joined = [
         (other, pair)
         for other, pair in matching
@@ -88,31 +62,31 @@ def _emitted(facts: Facts, record: KeyRecord) -> Cause | None:
     with_other = [each for each in results if other_side in each.records]
     if with_other:
         rest = [each for each in results if each is not with_other[0]]
-        return Matched(with_other[0].records[other_side], (with_other[0], *rest))
+        return kinds.Matched(with_other[0].records[other_side], (with_other[0], *rest))
     if facts.plan.join_type.semi_side == record.side:
         other = next((other for other, pair in _pairs(facts, record) if pair.matches), None)
-        return Matched(None if other is None else other.place, tuple(results))
+        return kinds.Matched(None if other is None else other.place, tuple(results))
     if isinstance(record.problem, NullKey | NoMatchPossible):
-        return EmittedUnmatched(results[0], record.problem)
-    return EmittedUnmatched(results[0], _no_match(facts, record))
+        return kinds.EmittedUnmatched(results[0], record.problem)
+    return kinds.EmittedUnmatched(results[0], _no_match(facts, record))
 
 
 def _not_joined(facts: Facts, record: KeyRecord) -> Cause | None:
     """Why the row is not joined. None: it is, as far as the facts prove."""
     letter = facts.letters.get(record.row)
     if letter is not None and letter.reason == LATE:
-        return Late(facts.watermarks.get(record.row), letter)
+        return kinds.Late(facts.watermarks.get(record.row), letter)
     if letter is not None and letter.reason == NULL_KEY:
-        return Excluded(NullKey(), letter)
+        return kinds.Excluded(NullKey(), letter)
     if letter is not None:
-        return Excluded(Bad(letter.reason, letter.message), letter)
+        return kinds.Excluded(Bad(letter.reason, letter.message), letter)
     if (before := facts.unread.get(record.row)) is not None:
-        return Unread(before)
+        return kinds.Unread(before)
     if record.problem is not None:
-        return Excluded(record.problem, None)
+        return kinds.Excluded(record.problem, None)
     if record.duplicate_of is not None:
-        return Duplicate(record.duplicate_of)
-    return Late(facts.watermarks[record.row]) if _must_be_late(facts, record) else None
+        return kinds.Duplicate(record.duplicate_of)
+    return kinds.Late(facts.watermarks[record.row]) if _must_be_late(facts, record) else None
 
 
 def _is_stored_unmatched(facts: Facts, record: KeyRecord) -> bool:
@@ -126,30 +100,32 @@ def _without_result(facts: Facts, record: KeyRecord, joined: list[tuple[KeyRecor
     for other, pair in joined:
         letter = facts.result_letters.get(frozenset((record.row, other.row)))
         if letter is not None:
-            return ResultNotWritten(other.place, letter.reason, letter)
+            return kinds.ResultNotWritten(other.place, letter.reason, letter)
         if pair.failed_field is not None:
-            return ResultNotWritten(other.place, f"{pair.failed_field} cannot be evaluated", None)
+            return kinds.ResultNotWritten(
+                other.place, f"{pair.failed_field} cannot be evaluated", None
+            )
         if join_type.anti_side is not None:
-            return MatchNotEmitted(other.place)
+            return kinds.MatchNotEmitted(other.place)
         if join_type.semi_side == other.side and facts.results_of(other):
-            return MatchNotEmitted(other.place)
+            return kinds.MatchNotEmitted(other.place)
         if not pair.passes_filter:
-            return ResultFiltered(other.place)
+            return kinds.ResultFiltered(other.place)
     other, _ = joined[0]
     stored = facts.stored.get(record.row)
     is_matched = stored is not None and stored.matched is True
     rows = [record, other]
     # The result is written after both rows.
     if is_matched or not any(_output_is_known(facts, row) for row in rows):
-        return ResultNotFound(other.place)
+        return kinds.ResultNotFound(other.place)
     for row in rows:
         if _may_be_late(facts, row) and not _may_be_late(facts, other if row is record else record):
             if row is record:
                 return _late_or_untraced(facts, record)
-            return _without_match(facts, record, OtherNotJoined(other.place, None))
+            return _without_match(facts, record, kinds.OtherNotJoined(other.place, None))
     if facts.output is not None and not any(_may_be_late(facts, row) for row in rows):
-        return ResultNotFound(other.place)
-    return OneOfBothLate(other.place)
+        return kinds.ResultNotFound(other.place)
+    return kinds.OneOfBothLate(other.place)
 
 
 def _without_match(facts: Facts, record: KeyRecord, because: NoMatch | None = None) -> Cause:
@@ -158,19 +134,19 @@ def _without_match(facts: Facts, record: KeyRecord, because: NoMatch | None = No
     stored = facts.stored.get(record.row)
     until_ms = leaves_after_ms(facts.plan, record.side, record.late_time_ms)
     if stored is not None and stored.matched:
-        if isinstance(because, KeptBack):
-            return MatchKeptBack(because)
+        if isinstance(because, kinds.KeptBack):
+            return kinds.MatchKeptBack(because)
         join_type = facts.plan.join_type
         if record.side == join_type.anti_side or record.side not in join_type.shown_sides:
-            return MatchNotEmitted(None)
-        return ResultNotFound(None, has_matched=True)
+            return kinds.MatchNotEmitted(None)
+        return kinds.ResultNotFound(None, has_matched=True)
     if stored is not None:
-        return Waiting(stored.leaves_after_ms, is_outer, because)
+        return kinds.Waiting(stored.leaves_after_ms, is_outer, because)
     has_expired = (
         until_ms is not None and facts.watermark_ms is not None and facts.watermark_ms > until_ms
     )
     if not has_expired and not facts.stored_is_known.get(record.side, True):
-        return Waiting(until_ms, is_outer, because)
+        return kinds.Waiting(until_ms, is_outer, because)
     if not has_expired:
         return _late_or_untraced(facts, record)
     assert until_ms is not None
@@ -178,24 +154,28 @@ def _without_match(facts: Facts, record: KeyRecord, because: NoMatch | None = No
     if not is_outer:
         is_shown = record.side in facts.plan.join_type.shown_sides
         return (
-            Expired(until_ms, because)
+            kinds.Expired(until_ms, because)
             if is_known or not is_shown
-            else ExpiredWithoutTrace(until_ms)
+            else kinds.ExpiredWithoutTrace(until_ms)
         )
     letter = facts.result_letters.get(frozenset((record.row,)))
     if letter is not None:
-        return ResultNotWritten(None, letter.reason, letter)
+        return kinds.ResultNotWritten(None, letter.reason, letter)
     if not record.passes_alone:
-        return ResultFiltered(None) if is_known else ExpiredWithoutTrace(until_ms)
+        return kinds.ResultFiltered(None) if is_known else kinds.ExpiredWithoutTrace(until_ms)
     if not is_known or not _may_be_late(facts, record):
-        return ResultNotFound(None)
+        return kinds.ResultNotFound(None)
     return _late_or_untraced(facts, record)
 
 
-def _late_or_untraced(facts: Facts, record: KeyRecord) -> Late | Untraced:
+def _late_or_untraced(facts: Facts, record: KeyRecord) -> kinds.Late | kinds.Untraced:
     """Of a row that is neither in state nor in the output."""
     bounds = facts.watermarks.get(record.row)
-    return Late(bounds) if bounds is not None and _may_be_late(facts, record) else Untraced()
+    return (
+        kinds.Late(bounds)
+        if bounds is not None and _may_be_late(facts, record)
+        else kinds.Untraced()
+    )
 
 
 def leaves_after_ms(plan: JoinPlan, side: Side, late_time_ms: int | None) -> int | None:
@@ -214,34 +194,34 @@ def _no_match(facts: Facts, record: KeyRecord) -> NoMatch:
             return _would_match(facts, record, other)
     for other, pair in pairs:
         if pair.is_in_window:
-            return ConditionFalse(other.place)
+            return kinds.ConditionFalse(other.place)
     compared = {other.row for other, _ in pairs}
     others = [other for other in facts.others(record) if other.row not in compared]
     for other in others:
-        if other.problem is None and isinstance(_not_joined(facts, other), Unread):
-            return OtherUnread(other.place)
+        if other.problem is None and isinstance(_not_joined(facts, other), kinds.Unread):
+            return kinds.OtherUnread(other.place)
     if pairs:
         other, pair = min(pairs, key=lambda each: abs(each[1].distance_ms))
-        return OutsideWindow(other.place, pair.distance_ms)
+        return kinds.OutsideWindow(other.place, pair.distance_ms)
     for other in others:
         out = _not_joined(facts, other)
-        if isinstance(out, Excluded | Late | Duplicate):
-            return OtherNotJoined(other.place, out)
-    return NotCompared(others[0].place) if others else NoRow(OTHER_SIDE[record.side])
+        if isinstance(out, kinds.Excluded | kinds.Late | kinds.Duplicate):
+            return kinds.OtherNotJoined(other.place, out)
+    return kinds.NotCompared(others[0].place) if others else kinds.NoRow(OTHER_SIDE[record.side])
 
 
 def _would_match(facts: Facts, record: KeyRecord, other: KeyRecord) -> NoMatch:
     """Why a row that matches by its content is no match."""
     if _are_before_change(facts, record, other):
-        return KeptBack(other.place)
+        return kinds.KeptBack(other.place)
     out = _not_joined(facts, other)
-    if isinstance(out, Unread):
-        return OtherUnread(other.place)
-    if isinstance(out, Excluded | Late | Duplicate):
-        return OtherNotJoined(other.place, out)
+    if isinstance(out, kinds.Unread):
+        return kinds.OtherUnread(other.place)
+    if isinstance(out, kinds.Excluded | kinds.Late | kinds.Duplicate):
+        return kinds.OtherNotJoined(other.place, out)
     if _may_be_late(facts, other):
-        return OtherNotJoined(other.place, None)
-    return NotCompared(other.place)
+        return kinds.OtherNotJoined(other.place, None)
+    return kinds.NotCompared(other.place)
 
 
 def _pairs(facts: Facts, record: KeyRecord) -> Iterator[tuple[KeyRecord, Pair]]:

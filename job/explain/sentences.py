@@ -5,34 +5,8 @@ A running join and `streamjoin simulate --explain` use the same sentences.
 
 from datetime import timedelta
 
-from job.explain.cause_types import (
-    Cause,
-    ConditionFalse,
-    Duplicate,
-    EmittedUnmatched,
-    Excluded,
-    Expired,
-    ExpiredWithoutTrace,
-    KeptBack,
-    Late,
-    Matched,
-    MatchKeptBack,
-    MatchNotEmitted,
-    NoMatch,
-    NoRow,
-    NotCompared,
-    OneOfBothLate,
-    OtherNotJoined,
-    OtherUnread,
-    OutsideWindow,
-    ReadBeforeChange,
-    ResultFiltered,
-    ResultNotFound,
-    ResultNotWritten,
-    Unread,
-    Untraced,
-    Waiting,
-)
+from job.explain import cause_types as kinds
+from job.explain.cause_types import Cause, NoMatch
 from job.explain.facts import (
     Bad,
     Facts,
@@ -63,18 +37,18 @@ def subject(record: KeyRecord) -> str:
 def _what(facts: Facts, record: KeyRecord, cause: Cause) -> str:
     plan, other = facts.plan, OTHER_SIDE[record.side]
     match cause:
-        case Unread():
+        case kinds.Unread():
             if not cause.before:
                 return "is not read yet: it is the next record of its partition"
             before = f"{cause.before:,} records before it in its partition are unread"
             if cause.before == 1:
                 before = "the record before it in its partition is unread"
             return f"is not read yet: {before}"
-        case Excluded():
+        case kinds.Excluded():
             return _excluded(facts, record, cause)
-        case Late():
+        case kinds.Late():
             return _late(facts, record, cause)
-        case Untraced():
+        case kinds.Untraced():
             where = "the output" if facts.output is None else facts.output.topic
             history = (
                 ""
@@ -82,71 +56,71 @@ def _what(facts: Facts, record: KeyRecord, cause: Cause) -> str:
                 else (f", and {_no_history(facts)}, which would show whether it was late")
             )
             return f"is neither in state nor in what was read of {where}{history}{_reset(facts)}"
-        case ReadBeforeChange():
+        case kinds.ReadBeforeChange():
             where = "the output" if facts.output is None else facts.output.topic
             return (
                 "was read by the query before the last change, by whose spec it was emitted or "
                 f"not, and has no result in what was read of {where}; the present query joins it "
                 "only with later records"
             )
-        case Duplicate():
+        case kinds.Duplicate():
             deduplication = plan.side(record.side).deduplication
             return (
                 f"is a duplicate of {_place(record.side, cause.of)} and was dropped "
                 f"({record.side}.deduplicate: {deduplication})"
             )
-        case Matched():
+        case kinds.Matched():
             return _matched(cause, other)
-        case MatchKeptBack(because):
+        case kinds.MatchKeptBack(because):
             return f"has matched a {other} row; {_no_match(facts, record, because)}"
-        case MatchNotEmitted(with_row):
+        case kinds.MatchNotEmitted(with_row):
             matched = "has matched" if with_row is None else f"matched {_place(other, with_row)}"
             return f"{matched}, and join type {plan.join_type} emits no result for it"
-        case ResultFiltered(with_row=None):
+        case kinds.ResultFiltered(with_row=None):
             return f"expired without a match, and {_output_filter(facts)} dropped its result"
-        case ResultFiltered(with_row=with_row):
+        case kinds.ResultFiltered(with_row=with_row):
             assert with_row is not None
             return (
                 f"matched {_place(other, with_row)}, and {_output_filter(facts)} dropped the result"
             )
-        case ResultNotWritten():
+        case kinds.ResultNotWritten():
             return _not_written(cause, other)
-        case EmittedUnmatched(because=NullKey()):
+        case kinds.EmittedUnmatched(because=NullKey()):
             return f"has a null in its key and was emitted as unmatched: {_result(cause.result)}"
-        case EmittedUnmatched(because=NoMatchPossible(condition)):
+        case kinds.EmittedUnmatched(because=NoMatchPossible(condition)):
             return (
                 f"was emitted as unmatched: {_result(cause.result)}; join.condition ({condition}) "
                 "is not true"
             )
-        case EmittedUnmatched(because=because):
+        case kinds.EmittedUnmatched(because=because):
             assert not isinstance(because, NullKey | NoMatchPossible)
             return (
                 f"expired without a match and was emitted as unmatched: {_result(cause.result)}; "
                 f"{_no_match(facts, record, because)}"
             )
-        case Waiting():
+        case kinds.Waiting():
             return _waiting(facts, record, cause)
-        case Expired():
+        case kinds.Expired():
             return (
                 f"expired without a match once the watermark had passed {time_text(cause.at_ms)}, "
                 f"and join type {plan.join_type} emits no unmatched {record.side} rows; "
                 f"{_no_match(facts, record, cause.because)}"
             )
-        case ExpiredWithoutTrace(at_ms):
+        case kinds.ExpiredWithoutTrace(at_ms):
             return (
                 f"expired once the watermark had passed {time_text(at_ms)}, with or without a "
                 f"match: no result of it is in what was read of {_missing(facts, record)}"
             )
-        case ResultNotFound():
+        case kinds.ResultNotFound():
             return _not_found(facts, record, cause)
-        case OneOfBothLate():
+        case kinds.OneOfBothLate():
             return (
                 f"matches {_place(other, cause.with_row)} and has no result: one of both rows was "
                 f"late, and {_no_history(facts)}, which would show which one"
             )
 
 
-def _excluded(facts: Facts, record: KeyRecord, cause: Excluded) -> str:
+def _excluded(facts: Facts, record: KeyRecord, cause: kinds.Excluded) -> str:
     letters = facts.plan.dead_letter
     match cause.problem:
         case Bad(reason, message):
@@ -186,7 +160,7 @@ def _dropped(facts: Facts, letter: Letter | None, *, takes_letter: bool) -> str:
     return f"its dead letter is not in what was read of {facts.plan.dead_letter.topic}"
 
 
-def _late(facts: Facts, record: KeyRecord, cause: Late) -> str:
+def _late(facts: Facts, record: KeyRecord, cause: kinds.Late) -> str:
     letters = facts.plan.dead_letter
     takes = letters is not None and letters.takes_late_rows
     outcome = _dropped(facts, cause.letter, takes_letter=takes)
@@ -207,7 +181,7 @@ def _late(facts: Facts, record: KeyRecord, cause: Late) -> str:
     )
 
 
-def _matched(cause: Matched, other: Side) -> str:
+def _matched(cause: kinds.Matched, other: Side) -> str:
     with_row = "a row" if cause.with_row is None else _place(other, cause.with_row)
     more = len(cause.results) - 1
     rest = f", and {more:,} more result{'s' if more > 1 else ''}" if more else ""
@@ -219,7 +193,7 @@ def _result(result: Result) -> str:
     return f"the result is {result.at}{written}"
 
 
-def _not_written(cause: ResultNotWritten, other: Side) -> str:
+def _not_written(cause: kinds.ResultNotWritten, other: Side) -> str:
     with_row = cause.with_row
     begin = "expired without a match" if with_row is None else f"matched {_place(other, with_row)}"
     letter = cause.letter
@@ -228,7 +202,7 @@ def _not_written(cause: ResultNotWritten, other: Side) -> str:
     return f"{begin}, and the result was not written ({cause.reason}){message}{where}"
 
 
-def _waiting(facts: Facts, record: KeyRecord, cause: Waiting) -> str:
+def _waiting(facts: Facts, record: KeyRecord, cause: kinds.Waiting) -> str:
     side, other = record.side, OTHER_SIDE[record.side]
     why = _no_match(facts, record, cause.because)
     if cause.until_ms is None:
@@ -266,45 +240,45 @@ def _ahead(facts: Facts, until_ms: int) -> str:
 def _no_match(facts: Facts, record: KeyRecord, because: NoMatch) -> str:
     other = OTHER_SIDE[record.side]
     match because:
-        case NoRow():
+        case kinds.NoRow():
             where = "the files" if facts.output is None else "what was read"
             return f"no {other} row with this key is in {where}"
-        case NotCompared():
+        case kinds.NotCompared():
             return f"it is not known whether {_place(other, because.other)} matches it"
-        case OutsideWindow():
+        case kinds.OutsideWindow():
             return _outside(facts, record, because)
-        case ConditionFalse():
+        case kinds.ConditionFalse():
             condition = facts.plan.condition
             text = "" if condition is None else f" ({condition.text})"
             return f"join.condition{text} is not true with {_place(other, because.other)}"
-        case KeptBack():
+        case kinds.KeptBack():
             return (
                 f"{_place(other, because.other)} matches it by the spec after the last change, and "
                 "both were read before it: their pair is not emitted"
             )
-        case OtherUnread():
+        case kinds.OtherUnread():
             return f"{_place(other, because.other)} is not read yet"
-        case OtherNotJoined():
+        case kinds.OtherNotJoined():
             return f"{_place(other, because.other)} {_not_joined(because)}"
 
 
-def _not_joined(because: OtherNotJoined) -> str:
+def _not_joined(because: kinds.OtherNotJoined) -> str:
     match because.cause:
-        case Excluded(problem=Bad()):
+        case kinds.Excluded(problem=Bad()):
             return "with this key is a bad record"
-        case Excluded(problem=Filtered(field)):
+        case kinds.Excluded(problem=Filtered(field)):
             return f"with this key was dropped by {field}"
-        case Excluded(problem=NullKey()):
+        case kinds.Excluded(problem=NullKey()):
             return "has a null in its key"
-        case Excluded(problem=NoMatchPossible(condition)):
+        case kinds.Excluded(problem=NoMatchPossible(condition)):
             return f"matches no row, because join.condition ({condition}) is not true"
-        case Duplicate():
+        case kinds.Duplicate():
             return "with this key is a duplicate"
         case _:
             return "with this key was late"
 
 
-def _outside(facts: Facts, record: KeyRecord, because: OutsideWindow) -> str:
+def _outside(facts: Facts, record: KeyRecord, because: kinds.OutsideWindow) -> str:
     other = _place(OTHER_SIDE[record.side], because.other)
     if facts.plan.window is not None:
         return f"{other} is in another tumbling window"
@@ -324,7 +298,7 @@ def _outside(facts: Facts, record: KeyRecord, because: OutsideWindow) -> str:
     )
 
 
-def _not_found(facts: Facts, record: KeyRecord, cause: ResultNotFound) -> str:
+def _not_found(facts: Facts, record: KeyRecord, cause: kinds.ResultNotFound) -> str:
     other = OTHER_SIDE[record.side]
     if cause.has_matched:
         what = f"has matched a {other} row"
