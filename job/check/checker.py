@@ -13,7 +13,7 @@ from job.delivery.commit_topic import check_commit_topic
 from job.errors import BrokerError, SecurityError, StreamjoinError, TopicError
 from job.kafka.acls import missing_rights
 from job.kafka.kafka_admin import KafkaAdmin
-from job.kafka.preflight import TopicsSnapshot, check_topics, find_topics
+from job.kafka.preflight import TopicsSnapshot, check_found_topics, find_topics
 from job.kafka.security import KafkaAccess
 from job.kafka.topic_patterns import with_matching_topics
 from job.kafka.topic_settings import TopicSettings, is_compacted, read_settings
@@ -91,7 +91,7 @@ def check(
             plan = with_matching_topics(plan, recorded.frozen, kafka)
         partitions, error = find_topics(plan, kafka)
         if error is None:
-            topics = check_topics(plan, kafka)
+            topics = check_found_topics(plan, kafka, partitions)
             plan = topics.plan_with_partitions(plan)
             report.findings += _rights(plan, kafka)
             report.findings += _written_topics(topics)

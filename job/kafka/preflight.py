@@ -75,6 +75,13 @@ def check_topics(plan: JoinPlan, kafka: KafkaAdmin) -> TopicsSnapshot:
     partitions, error = find_topics(plan, kafka)
     if error is not None:
         raise error
+    return check_found_topics(plan, kafka, partitions)
+
+
+def check_found_topics(
+    plan: JoinPlan, kafka: KafkaAdmin, partitions: Mapping[str, int]
+) -> TopicsSnapshot:
+    """As `check_topics`. `partitions`: of `find_topics`, which has found no error."""
     _check_partition_counts(plan, partitions)
     output = read_settings(kafka, plan.output.topic)
     letters = plan.dead_letter
