@@ -34,27 +34,30 @@ def ensure_registered(schema: OutputSchema, access: RegistryAccess) -> OutputSch
     return replace(schema, id=_accepted(schema, access, request))
 
 
-def check_accepted(schema: OutputSchema, access: RegistryAccess) -> None:
-    """Raises the errors of `ensure_registered`, as far as the newest version of the subject shows
-    them. Registers nothing."""
-    _accepted(schema, access, _find_or_compare if schema.registers else find_schema)
+def check_accepted(schema: OutputSchema, access: RegistryAccess) -> int | None:
+    """Id of the schema in its subject. None: the next start registers it.
+
+    Raises the errors of `ensure_registered`, as far as the newest version of the subject shows
+    them. Registers nothing.
+    """
+    return _accepted(schema, access, _find_or_compare if schema.registers else find_schema)
 
 
-def _find_or_compare(access: RegistryAccess, schema: OutputSchema) -> None:
+def _find_or_compare(access: RegistryAccess, schema: OutputSchema) -> int | None:
     """A version of the subject that has the schema is used, also if newer ones exist."""
     try:
-        find_schema(access, schema)
+        return find_schema(access, schema)
     except UnknownSchemaError:
         check_compatible(access, schema)
+        return None
 
 
 def expected_registration(schema: OutputSchema, access: RegistryAccess) -> str:
-    """A sentence about the subject of an accepted schema: what the next start does there. Errors as
-    in latest_schema."""
-    try:
-        return f"has the schema of {_source(schema)}, with id {find_schema(access, schema)}"
-    except UnknownSchemaError:
-        registers = f"the start registers the schema of {_source(schema)}"
+    """A sentence about the subject of the schema: what the next start does there. Raises as
+    `check_accepted`."""
+    if (number := check_accepted(schema, access)) is not None:
+        return f"has the schema of {_source(schema)}, with id {number}"
+    registers = f"the start registers the schema of {_source(schema)}"
     try:
         version, _ = latest_schema(access, schema.subject)
     except UnknownSchemaError:
