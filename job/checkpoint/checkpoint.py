@@ -383,3 +383,10 @@ class Checkpoint:
 
 def aside_folder(now: datetime) -> str:
     return f"{ASIDE}{now:%Y-%m-%dT%H-%M-%SZ}"
+
+
+def move_log_entry(folder: Folder, log: str, number: int, aside: str) -> None:
+    """Move an entry of a log of Spark: `offsets` or `commits`."""
+    folder.move(f"query/{log}/{number}", f"{aside}/{log}/{number}")
+    # Hadoop's checksum of the file, which only the local file system has.
+    folder.remove(f"query/{log}/.{number}.crc")

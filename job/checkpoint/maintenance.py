@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from job.checkpoint.checkpoint import ASIDE, Checkpoint, aside_folder
+from job.checkpoint.checkpoint import ASIDE, Checkpoint, aside_folder, move_log_entry
 from job.checkpoint.documents import ExactlyOnce, read_document, write_document
 from job.checkpoint.folder import Folder
 from job.checkpoint.lease import LeaseHolder
@@ -62,10 +62,8 @@ def repair_logs(folder: Folder, now: datetime) -> list[str]:
         )
     aside = aside_folder(now)
     for name in logs.repairable:
-        folder.move(f"query/{name}", f"{aside}/{name}")
-        # Hadoop's checksum of the file, which only the local file system has.
         log, number = name.split("/")
-        folder.remove(f"query/{log}/.{number}.crc")
+        move_log_entry(folder, log, int(number), aside)
     if "offsets/0" in logs.repairable and folder.exists("query/state"):
         # No batch has ended, so this state belongs to no batch. Spark requires an empty
         # state before batch 0.

@@ -14,7 +14,7 @@ run, which then refuses to deliver.
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from job.checkpoint.checkpoint import Checkpoint, aside_folder
+from job.checkpoint.checkpoint import Checkpoint, aside_folder, move_log_entry
 from job.checkpoint.documents import (
     SkippedRange,
     SkippedRecords,
@@ -42,9 +42,7 @@ def skip(checkpoint: Checkpoint, gaps: Sequence[Gap], now: datetime) -> None:
     assert last is not None, "the caller has checked that there is state"
     _record(checkpoint, gaps, last, now)
     if planned is not None and planned > last:
-        checkpoint.folder.move(f"query/offsets/{planned}", f"{aside_folder(now)}/offsets/{planned}")
-        # Hadoop's checksum of the file, which only the local file system has.
-        checkpoint.folder.remove(f"query/offsets/.{planned}.crc")
+        move_log_entry(checkpoint.folder, "offsets", planned, aside_folder(now))
     text = checkpoint.planned_batch(last)
     for gap in gaps:
         text = with_next_offsets(text, gap.side, gap.topic, {gap.partition: gap.resume_offset})
