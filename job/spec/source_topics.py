@@ -85,6 +85,11 @@ class SourceTopics:
         topic, partition = self.place(number)
         return f"{topic}/{partition}" if self.are_several else str(partition)
 
+    def place_of_label(self, label: str) -> tuple[str, int]:
+        """Topic and partition in Kafka, from the text that `label` returns."""
+        topic, _, partition = label.rpartition("/")
+        return topic or self.names[0], int(partition)
+
     def numbered(self, offsets: Mapping[str, Mapping[str, int]]) -> dict[int, int]:
         """Offsets as Spark's Kafka source writes them: `{"orders_eu": {"3": 17}}`."""
         return {

@@ -92,13 +92,12 @@ def read_progress(plan: JoinPlan, job: JobClient, *, is_required: bool) -> Progr
 def _by_partition(
     plan: JoinPlan, offsets: Mapping[Side, Mapping[str, int]]
 ) -> dict[tuple[Side, str, int], int]:
-    """`offsets`: by the labels of the partitions (SourceTopics.label)."""
-    found = {}
-    for side, of_side in offsets.items():
-        for label, offset in of_side.items():
-            topic, _, number = label.rpartition("/")
-            found[side, topic or plan.side(side).topics.names[0], int(number)] = offset
-    return found
+    """`offsets`: by the labels of the partitions."""
+    return {
+        (side, *plan.side(side).topics.place_of_label(label)): offset
+        for side, of_side in offsets.items()
+        for label, offset in of_side.items()
+    }
 
 
 def _may_be_compacted(settings: TopicSettings) -> bool:
