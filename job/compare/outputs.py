@@ -21,6 +21,7 @@ from job.kafka.clients import (
     AdminClient,
     admin,
     at_time,
+    bytes_of,
     describe_error,
     list_offsets,
     no_broker,
@@ -152,8 +153,8 @@ def _read(
                 results += 1
                 yield Result(
                     result_id,
-                    key.text(_bytes(message.key())),
-                    value.text(_bytes(message.value())),
+                    key.text(bytes_of(message.key())),
+                    value.text(bytes_of(message.value())),
                     message.partition() or 0,
                     message.offset() or 0,
                 )
@@ -190,7 +191,3 @@ def _result_id(message: Message) -> str | None:
     """Value of the header. None: the record has no such header."""
     content = dict(message.headers() or ()).get(ID_HEADER)
     return content.decode(errors="replace") if isinstance(content, bytes) else None
-
-
-def _bytes(content: str | bytes | None) -> bytes | None:
-    return content.encode() if isinstance(content, str) else content

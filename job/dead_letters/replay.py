@@ -19,6 +19,7 @@ from job.kafka.clients import (
     admin,
     headers_of,
     list_offsets,
+    placed,
     produce,
     read_to_end,
 )
@@ -67,7 +68,7 @@ def letters(access: KafkaAccess, topic: str) -> Iterator[DeadLetter]:
         for message in _messages(access, topic)
     }
     for message in _messages(access, topic):
-        place = f"{topic}/{message.partition()}/{message.offset()}"
+        place = str(placed(message))
         letter = dead_letter(place, message.key(), message.value(), headers_of(message))
         if letter is not None and place not in replayed:
             yield letter

@@ -346,7 +346,7 @@ def _output_filter(facts: Facts) -> str:
 
 
 def _place(side: Side, place: Place) -> str:
-    return f"{side} {place.topic}/{place.partition}/{place.offset}"
+    return f"{side} {place}"
 
 
 def _clock(at_ms: int, now_ms: int) -> str:

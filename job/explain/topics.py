@@ -33,10 +33,12 @@ from job.kafka.clients import (
     AdminClient,
     admin,
     at_time,
+    bytes_of,
     consumer,
     describe_error,
     headers_of,
     list_offsets,
+    placed,
     topic_settings,
 )
 from job.kafka.topic_settings import is_compacted
@@ -205,13 +207,13 @@ class KeyTopicsReader:
             topics[letters.topic] = self._since_ms
         record_key = key[0].encode() if len(key) == 1 else None
         for message in self._messages(client, topics, found, _WRITTEN_SECONDS, BYTES_MAX):
-            at = f"{message.topic()}/{message.partition()}/{message.offset()}"
+            at = str(placed(message))
             headers = headers_of(message)
             if message.topic() == output and (records := _records_of(headers)) is not None:
                 if not of_key.isdisjoint(records.items()):
                     found.results.append(Result(records, at, self._written_ms(message)))
             elif letters is not None and message.topic() == letters.topic:
-                letter = dead_letter(at, _bytes(message.key()), None, headers)
+                letter = dead_letter(at, bytes_of(message.key()), None, headers)
                 if letter is not None and letter.query == self._plan.name:
                     add_letter(letter, headers, of_key, record_key, found)
         for read in found.read:
@@ -332,21 +334,18 @@ def _may_have_key(side: SidePlan, key: Sequence[str]) -> Callable[[Message], boo
     other_spelling = _ESCAPE if is_text else _ESCAPE_OR_EXPONENT
 
     def may_have_key(message: Message) -> bool:
-        content = (_bytes(message.value()) or b"") + (_bytes(message.key()) or b"")
+        content = (bytes_of(message.value()) or b"") + (bytes_of(message.key()) or b"")
         return all(text in content for text in texts) or other_spelling.search(content) is not None
 
     return may_have_key
 
 
 def input_record(side: SidePlan, message: Message) -> InputRecord:
-    topic, partition, offset = message.topic(), message.partition(), message.offset()
-    assert topic is not None
-    assert partition is not None
-    assert offset is not None
+    topic, partition, offset = placed(message)
     kind, at_ms = message.timestamp()
-    key = _bytes(message.key())
+    key = bytes_of(message.key())
     return InputRecord(
-        value=_bytes(message.value()),
+        value=bytes_of(message.value()),
         offset=offset,
         partition=partition,
         key=None if key is None else key.decode(errors="surrogateescape"),
@@ -392,7 +391,3 @@ def add_letter(
         has_key = row in of_key or (is_unread and letter.key == record_key)
         if letter.side == side and has_key:
             found.letters[row] = shown
-
-
-def _bytes(content: str | bytes | None) -> bytes | None:
-    return content.encode() if isinstance(content, str) else content

@@ -29,6 +29,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-
 )
 
 from job.errors import BrokerError
+from job.plan.result_id import Place
 
 if TYPE_CHECKING:  # executors import this module without it
     from job.kafka.security import KafkaAccess
@@ -47,6 +48,7 @@ __all__ = [
     "admin",
     "answer",
     "at_time",
+    "bytes_of",
     "connect",
     "consumer",
     "describe_error",
@@ -54,6 +56,7 @@ __all__ = [
     "list_offsets",
     "list_offsets_of_topics",
     "no_broker",
+    "placed",
     "poll",
     "produce",
     "read_to_end",
@@ -194,11 +197,21 @@ def poll(client: Consumer, seconds: float) -> Message | None:
     raise KafkaException(error)
 
 
+def placed(message: Message) -> Place:
+    """Where a record is. An event without a record has no offset."""
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    return Place(topic, partition, offset)
+
+
 def headers_of(message: Message) -> list[tuple[str, bytes | None]]:
-    return [
-        (name, content.encode() if isinstance(content, str) else content)
-        for name, content in _pairs(message.headers())
-    ]
+    return [(name, bytes_of(content)) for name, content in _pairs(message.headers())]
+
+
+def bytes_of(content: str | bytes | None) -> bytes | None:
+    return content.encode() if isinstance(content, str) else content
 
 
 def _pairs(headers: object) -> Iterable[tuple[str, str | bytes | None]]:

@@ -21,6 +21,9 @@ class Place(NamedTuple):
     partition: int
     offset: int
 
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
 
 def places(result_id: str) -> Mapping[Side, Place] | None:
     """The record of each side that the result has. None: the text is not an id."""

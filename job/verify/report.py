@@ -55,7 +55,7 @@ class Report:
                 kind: [
                     {
                         "id": each.id,
-                        "at": None if each.at is None else "/".join(map(str, each.at)),
+                        "at": None if each.at is None else str(each.at),
                         "reason": each.reason,
                     }
                     for each in shown
@@ -80,7 +80,7 @@ class Report:
             if shown:
                 yield f"\n{_WORDS[kind].capitalize()}:"
             for each in shown:
-                at = "" if each.at is None else f" at {'/'.join(map(str, each.at))}"
+                at = "" if each.at is None else f" at {each.at}"
                 yield f"  {each.id}{at}: {each.reason}"
         yield f"\n{self._conclusion}"
 

@@ -26,6 +26,7 @@ from job.kafka.clients import (
     at_time,
     headers_of,
     list_offsets,
+    placed,
     read_to_end,
 )
 from job.plan.plan import JoinPlan
@@ -87,9 +88,7 @@ class TopicPart:
         first = set(self._from_earliest)
         unread = (settings, self.topic, _GROUP, _READ_SECONDS, dict(self.starts), self.ends)
         for message in read_to_end(*unread):
-            partition, offset = message.partition(), message.offset()
-            assert partition is not None
-            assert offset is not None
+            _, partition, offset = placed(message)
             if partition in first:
                 first.remove(partition)
                 self.starts[partition], self._first_ms[partition] = offset, message.timestamp()[1]
@@ -277,14 +276,11 @@ def written_results(
     plan: JoinPlan, part: TopicPart, settings: Mapping[str, str]
 ) -> Iterator[WrittenResult]:
     for message in part.messages(settings):
-        partition, offset = message.partition(), message.offset()
-        assert partition is not None
-        assert offset is not None
         content = dict(headers_of(message)).get(ID_HEADER) or b""
         kind, at_ms = message.timestamp()
         yield WrittenResult(
             places(content.decode(errors="replace")),
-            Place(part.topic, partition, offset),
+            placed(message),
             _text(message.key()),
             _text(message.value()),
             at_ms if kind and not plan.output.has_event_time else None,

@@ -132,7 +132,7 @@ class Verification:
         """Why the specification does not give the result. None: it may give the result."""
         for row in rows:
             if (reason := self._not_joined(row)) is not None:
-                return f"{row[0]} {_text(row[1])} {reason}"
+                return f"{row[0]} {row[1]} {reason}"
         join_type = self._plan.join_type
         if len(rows) == 1:
             [(side, _)] = rows
@@ -186,7 +186,7 @@ class Verification:
             return NotChecked.BEFORE_CHANGE
         for partner in partners:
             if partner in joined:
-                return f"{partner[0]} {_text(partner[1])} matches the row"
+                return f"{partner[0]} {partner[1]} matches the row"
         if partners:
             return NotChecked.LATE_OR_DUPLICATE
         return None if self._read_matches(row, result, inputs) else _MATCH_NOT_READ
@@ -231,7 +231,7 @@ class Verification:
     def _differ(
         self, kind: Difference, result_id: ResultId, reason: str, at: Place | None = None
     ) -> None:
-        text = "|".join("" if place is None else _text(place) for place in result_id)
+        text = "|".join("" if place is None else str(place) for place in result_id)
         self._comparison.add(kind, Shown(text, reason, at))
 
 
@@ -241,7 +241,3 @@ _MATCH_NOT_READ = NotChecked.MATCH_NOT_READ
 def _rows(result_id: ResultId) -> list[RowId]:
     pairs = zip(SIDES, result_id, strict=True)
     return [(side, place) for side, place in pairs if place is not None]
-
-
-def _text(place: Place) -> str:
-    return "/".join(map(str, place))
