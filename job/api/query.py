@@ -256,43 +256,25 @@ class QueryView(View):
 
     @classmethod
     def of(cls, status: JobStatus, now: datetime) -> Self:
-        last = status.last_batch
-        return cls(
-            name=status.name,
-            join_type=status.join_type,
-            delivery=status.delivery,
-            state=status.state,
-            diagnosis=status.diagnosis,
-            allowed_commands=status.allowed_commands,
-            phase=status.phase,
-            query_id=status.query_id,
-            run_id=status.run_id,
-            state_since=status.state_since,
-            started_at=status.started_at,
-            uptime_seconds=(now - status.started_at).total_seconds(),
-            last_progress_at=status.last_progress_at,
-            last_batch=BatchView.of(last) if last else None,
-            watermark=status.watermark,
-            watermark_delay_seconds=_delay_seconds(status),
-            watermark_held_back_by=status.watermark_held_back_by,
-            watermark_held_back_by_partition=status.watermark_held_back_by_partition,
-            late_rows=status.totals.late_rows,
-            output_records=status.totals.output_records,
-            matched_results=status.totals.matched_results,
-            unmatched_results=status.totals.unmatched_results,
-            filtered_results=status.totals.filtered_results,
-            latency=status.latency,
-            left=SideView.of("left", status, now),
-            right=SideView.of("right", status, now),
-            output=OutputView.of(status, now),
-            state_counted_at=status.state_count.counted_at if status.state_count else None,
-            brokers=BrokersView.of(status.brokers, now) if status.brokers else None,
-            last_reset=ResetView.of(status.last_reset) if status.last_reset else None,
-            last_change=status.last_change,
-            change=status.change,
-            last_failure=status.last_failure,
-            commands=status.commands,
-        )
+        last, totals = status.last_batch, status.totals
+        fields: dict[str, object] = {
+            "uptime_seconds": (now - status.started_at).total_seconds(),
+            "last_batch": BatchView.of(last) if last else None,
+            "watermark_delay_seconds": _delay_seconds(status),
+            "late_rows": totals.late_rows,
+            "output_records": totals.output_records,
+            "matched_results": totals.matched_results,
+            "unmatched_results": totals.unmatched_results,
+            "filtered_results": totals.filtered_results,
+            "left": SideView.of("left", status, now),
+            "right": SideView.of("right", status, now),
+            "output": OutputView.of(status, now),
+            "state_counted_at": status.state_count.counted_at if status.state_count else None,
+            "brokers": BrokersView.of(status.brokers, now) if status.brokers else None,
+            "last_reset": ResetView.of(status.last_reset) if status.last_reset else None,
+        }
+        same = QueryView.model_fields.keys() - fields.keys()
+        return cls(**fields, **{name: getattr(status, name) for name in same})
 
     def side(self, side: Side) -> SideView:
         return self.left if side == "left" else self.right
