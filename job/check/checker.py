@@ -1,12 +1,12 @@
 """`streamjoin check`: a plan compared with its subjects, topics, rights and newest records."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from job.check import subjects
 from job.check.finding import Finding, Level, info, problem, warning
-from job.check.reading import ReadRecord, RecordReader
+from job.check.reading import read_records
 from job.check.recorded import RecordedQuery
 from job.check.sampled import Measured, findings, measured, overlap
 from job.delivery.commit_topic import check_commit_topic
@@ -193,7 +193,7 @@ def _add_sample(
     rates = [sample.rate for sample in samples]
     known = [rate for rate in rates if rate is not None]
     try:
-        read: Sequence[ReadRecord] = RecordReader(plan, side, rows, access.registry).read(records)
+        read = read_records(plan, side, rows, access.registry, records)
     except StreamjoinError as error:
         report.findings.append(problem(of_side.topic, str(error)))
         return

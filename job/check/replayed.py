@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from job.check.reading import RecordReader, with_topics_of
+from job.check.reading import read_records, with_topics_of
 from job.dead_letters.headers import DeadLetter
 from job.formats.registry import registry_access
 from job.plan.plan import JoinPlan
@@ -35,11 +35,11 @@ class ReplayCheck:
         topics: dict[Side, list[str]] = {each: [] for each in SIDES}
         topics[side] = [letter.topic for letter in letters]
         plan = with_topics_of(self._plan, topics)
-        reader = RecordReader(plan, side, self._rows, self._registry)
-        records = reader.read([_record(letter) for letter in letters])
+        records = [_record(letter) for letter in letters]
+        read = read_records(plan, side, self._rows, self._registry, records)
         return {
             letter.place: f"{record.reason}: {record.message}"
-            for letter, record in zip(letters, records, strict=True)
+            for letter, record in zip(letters, read, strict=True)
             if record.reason is not None
         }
 

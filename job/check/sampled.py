@@ -9,10 +9,10 @@ from job.check.finding import Finding, info, warning
 from job.check.reading import ReadRecord
 from job.plan.side_plan import SidePlan
 from job.semantics.json_lines import Members, any_json
+from job.semantics.rows import Key
 from job.spec.durations import duration_text, milliseconds, rounded_text
 from job.spec.value_format import Format
 
-_SHARE_SHOWN = 3
 _KEYS_SHOWN = 3
 
 
@@ -28,7 +28,7 @@ class Measured:
     """Largest distance of a row behind the newest row before it in its partition."""
     late: int
     """Rows further behind than watermark_delay."""
-    keys: frozenset[tuple[str, ...]]
+    keys: frozenset[Key]
     key_texts: tuple[str, ...]
     """A few keys."""
 

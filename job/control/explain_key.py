@@ -15,7 +15,6 @@ from job.errors import RequestError
 from job.event_time.history import KEPT, WatermarkLine
 from job.explain.evaluation import KeyEvaluation
 from job.explain.explanation import RunningFacts, explained_key, known_rows
-from job.explain.registry_values import RegistryValues
 from job.explain.topics import KeyTopicsReader
 from job.instants import to_epoch_ms
 from job.kafka.clients import no_broker
@@ -24,6 +23,7 @@ from job.plan.plan import JoinPlan
 from job.protocol import calls
 from job.protocol.results import KeyExplanation, KeyRows
 from job.protocol.status import JobStatus
+from job.semantics.topic_records import TopicRecords
 from job.spark.sql_questions import rows_of
 from job.spec.durations import milliseconds
 from job.spec.sides import SIDES, Side
@@ -54,8 +54,8 @@ def explain_key(
         since_ms = to_epoch_ms(request.since)
     access = kafka_access(plan.bootstrap_servers, plan.security, plan.schema_registry)
     try:
-        values = RegistryValues(plan, access.registry)
-        evaluation = KeyEvaluation(plan, rows_of(reader.spark), request.key, values)
+        decoded = TopicRecords(plan, access.registry)
+        evaluation = KeyEvaluation(plan, rows_of(reader.spark), request.key, decoded)
         for side in SIDES:
             evaluation.select(side, [])  # Spark analyzes the expressions before the reading begins
         topics = KeyTopicsReader(plan, librdkafka_settings(access), since_ms, caller_gone).read(

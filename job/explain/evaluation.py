@@ -17,15 +17,15 @@ from job.explain.facts import (
     Pair,
     Problem,
 )
-from job.explain.registry_values import DecodedValue, RegistryValues
 from job.plan.plan import JoinPlan
 from job.plan.result_id import Place
 from job.plan.side_plan import SidePlan
 from job.semantics.input_records import InputRecord
-from job.semantics.rows import MICROS_PER_MS, JoinedRow
+from job.semantics.rows import MICROS_PER_MS, JoinedRow, joined
 from job.semantics.simulated_output import SimulatedOutput
 from job.semantics.simulated_pairs import PairCondition
 from job.semantics.simulated_side import BadRecord, DecodedRow, OtherRecord, SideReader
+from job.semantics.topic_records import TopicRecords
 from job.spec.durations import milliseconds
 from job.spec.sides import OTHER_SIDE, SIDES, Side
 from job.sql.rows import EvaluationError, SqlRows
@@ -49,11 +49,10 @@ class KeyEvaluation:
         plan: JoinPlan,
         rows: SqlRows,
         key: Sequence[str],
-        values: RegistryValues | None = None,
+        topics: TopicRecords | None = None,
     ) -> None:
-        """`key`: the text of its parts. `values`: decodes the records. None: they are as in a
-        simulation."""
-        self._values = values
+        """`key`: the text of its parts. `topics`: as of SideReader."""
+        self._topics = topics
         self._plan = plan
         self._rows = rows
         self._record_key = key[0] if len(key) == 1 else None
@@ -62,9 +61,9 @@ class KeyEvaluation:
     def select(self, side: Side, records: Sequence[InputRecord]) -> list[InputRecord]:
         """The records with the key. A record whose value has no key is selected by the key of the
         Kafka record."""
-        reader = SideReader(self._plan, side, self._rows, explains=True)
+        reader = self._reader(side)
         with closing(reader):
-            read = reader.read([each.record for each in self._decoded(side, records)])
+            read = reader.read(records)
             return [
                 record
                 for record, each in zip(records, read, strict=True)
@@ -73,23 +72,16 @@ class KeyEvaluation:
 
     def evaluated(self, records: Mapping[Side, Sequence[InputRecord]]) -> Evaluated:
         """`records`: those of the key."""
-        left, right = (SideReader(self._plan, side, self._rows, explains=True) for side in SIDES)
+        left, right = (self._reader(side) for side in SIDES)
         with closing(left), closing(right):
-            read: dict[Side, list[_Read]] = {}
-            for side, reader in zip(SIDES, (left, right), strict=True):
-                decoded = self._decoded(side, records[side])
-                read[side] = [
-                    row if value.problem is None else _bad(value.record, value.problem)
-                    for value, row in zip(
-                        decoded, reader.read([each.record for each in decoded]), strict=True
-                    )
-                ]
+            read: dict[Side, list[_Read]] = {
+                side: list(reader.read(records[side]))
+                for side, reader in zip(SIDES, (left, right), strict=True)
+            }
             return self._evaluated(read, (left, right))
 
-    def _decoded(self, side: Side, records: Sequence[InputRecord]) -> list[DecodedValue]:
-        if self._values is None:
-            return [DecodedValue(record) for record in records]
-        return self._values.decoded(side, records)
+    def _reader(self, side: Side) -> SideReader:
+        return SideReader(self._plan, side, self._rows, explains=True, topics=self._topics)
 
     def _evaluated(
         self, read: Mapping[Side, Sequence[_Read]], readers: tuple[SideReader, SideReader]
@@ -104,10 +96,9 @@ class KeyEvaluation:
             ]
             for side in SIDES
         }
-        alone = [JoinedRow(row, None) for row in rows["left"]]
-        alone += [JoinedRow(None, row) for row in rows["right"]]
-        for joined, result in zip(alone, output.results(alone), strict=True):
-            row = joined.left or joined.right
+        entering = [row for side in SIDES for row in rows[side]]
+        alone = [joined(side, row, None) for side in SIDES for row in rows[side]]
+        for row, result in zip(entering, output.results(alone), strict=True):
             known[id(row)] = replace(known[id(row)], passes_alone=result is not None)
         for side in SIDES:
             for row, original in _duplicates(self._plan.side(side), rows[side]):
@@ -133,14 +124,10 @@ class KeyEvaluation:
             if left.key == right.key
         ]
         condition.prepare(both)
-        matching = [
-            JoinedRow(left, right)
-            for left, right in both
-            if condition.is_met(JoinedRow(left, right))
-        ]
+        matching = [row for row in map(JoinedRow._make, both) if condition.is_met(row)]
         results = {
-            (id(joined.left), id(joined.right)): result
-            for joined, result in zip(matching, output.results(matching), strict=True)
+            (id(row.left), id(row.right)): result
+            for row, result in zip(matching, output.results(matching), strict=True)
         }
         for left, right in both:
             is_met = (id(left), id(right)) in results
@@ -216,10 +203,6 @@ class KeyEvaluation:
         finally:
             self._rows.drop(store)
         return str(answer["text"])
-
-
-def _bad(record: InputRecord, problem: Bad) -> BadRecord:
-    return BadRecord(record, problem.reason, None, None, problem.message)
 
 
 def place_of(side: SidePlan, record: InputRecord) -> Place:

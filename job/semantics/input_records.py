@@ -35,6 +35,11 @@ class InputRecord:
         return self.partition if self.number is None else self.number
 
 
+def content_bytes(content: str | bytes | None) -> bytes | None:
+    """The value or the key of a record, whose text keeps it byte by byte."""
+    return content.encode(errors="surrogateescape") if isinstance(content, str) else content
+
+
 class InputLineError(ValueError):
     """A line or row that is not a record. The message contains line, problem and fix."""
 

@@ -5,20 +5,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from job.dead_letters.sql import message
+from job.dead_letters.sql import message, with_reason
 from job.plan import record_checks, record_sql
 from job.plan.plan import JoinPlan, guarded
 from job.plan.position import position_column
 from job.plan.side_plan import SidePlan
-from job.semantics.input_records import InputRecord
+from job.semantics.input_records import InputRecord, content_bytes
 from job.semantics.rows import Key
+from job.semantics.topic_records import TopicRecords
 from job.spec.expressions import column_name
 from job.spec.sides import Side
 from job.spec.value_format import Format, RecordKeyFormat
 from job.sql.rows import SqlRows
 
 RECORD = (
-    "key STRING, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
+    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 )
 """The columns of a record."""
@@ -49,6 +50,11 @@ class DecodedRow:
     key_text: str
     row_id: Key
     """Of `deduplicate`. Empty: the side has none, or the id contains a null."""
+    message: str = ""
+    """As in its dead letter, if its null key makes it one. Empty also if the reader does not
+    explain."""
+    nulls: frozenset[str] = frozenset()
+    """Columns of the value that are null, if the reader explains."""
 
 
 @dataclass(frozen=True)
@@ -71,22 +77,31 @@ class OtherRecord:
     record: InputRecord
     key_text: str | None = None
     """As of a bad record."""
+    nulls: frozenset[str] = frozenset()
+    """As of a row."""
 
 
 class SideReader:
     """Reads records of one side into a store of `rows`."""
 
     def __init__(
-        self, plan: JoinPlan, side: Side, rows: SqlRows, *, explains: bool = False
+        self,
+        plan: JoinPlan,
+        side: Side,
+        rows: SqlRows,
+        *,
+        explains: bool = False,
+        topics: TopicRecords | None = None,
     ) -> None:
-        """`explains`: also read the keys of bad and filtered records, and the messages of bad
-        ones."""
+        """`explains`: also read the keys of bad and filtered records, the messages of dead letters,
+        and the names of null columns. `topics`: decodes records of topics. None: the records are
+        those of a simulation, which has JSON instead of values and keys with the id of a schema."""
         self._explains = explains
+        self._topics = topics
         self._side = plan.side(side)
-        # A simulation reads values and keys with the id of a schema as JSON.
-        if self._side.format.has_schema_id:
+        if topics is None and self._side.format.has_schema_id:
             self._side = replace(self._side, format=Format.JSON)
-        if self._side.has_typed_keys:
+        if topics is None and self._side.has_typed_keys:
             self._side = replace(self._side, key_format=RecordKeyFormat.JSON)
         self._rows = rows
         self._store = rows.store()
@@ -106,8 +121,12 @@ class SideReader:
         ]
         returned = [name for name in facts if name not in self._parts]
         self.program = rows.program(
-            RECORD,
-            [*_steps(self._side, explains=explains), last],
+            ", ".join([RECORD, *(() if topics is None else topics.columns(side))]),
+            [
+                *(() if topics is None else topics.steps(side)),
+                *_steps(plan, self._side, explains=explains),
+                last,
+            ],
             returned,
             [*self._parts, *self._ids],
         )
@@ -124,14 +143,21 @@ class SideReader:
         self, records: Sequence[InputRecord]
     ) -> Iterator[DecodedRow | BadRecord | OtherRecord]:
         values = [record_values(record) for record in records]
+        if self._topics is not None:
+            for row, decoded in zip(
+                values, self._topics.values(self._side.side, records), strict=True
+            ):
+                row += decoded
         answers = self._rows.run(self.program, values, keep_in=self._store)
         for record, answer in zip(records, answers, strict=True):
             number, self._count = self._count, self._count + 1
+            if self._explains and self._topics is not None:
+                record = replace(record, key=answer["record_key"])
             named, text = answer.get("named_key"), answer.get("message") or ""
             if answer["reason"] is not None:
                 yield BadRecord(record, answer["reason"], answer["failed_field"], named, text)
             elif answer["event_time_us"] is None:
-                yield OtherRecord(record, named)
+                yield OtherRecord(record, named, self._nulls(answer))
             else:
                 yield self._row(record, number, answer)
 
@@ -150,7 +176,14 @@ class SideReader:
             tuple(answer[name] for name in self._parts),
             answer["named_key"] if self._explains else answer["key_text"],
             () if None in row_id else row_id,
+            answer.get("message") or "",
+            self._nulls(answer),
         )
+
+    def _nulls(self, answer: Mapping[str, Any]) -> frozenset[str]:
+        names = (column.name for column in self._side.schema.columns)
+        flags = zip(names, answer.get("nulls", ()), strict=self._explains)
+        return frozenset(name for name, is_null in flags if is_null == "1")
 
 
 def _columns(side: SidePlan) -> Iterator[str]:
@@ -158,27 +191,37 @@ def _columns(side: SidePlan) -> Iterator[str]:
     yield from record_sql.record_columns(side)
 
 
-def _steps(side: SidePlan, *, explains: bool) -> Iterator[list[str]]:
-    """As `decoded` in job/dataflow/sides.py, without a registry."""
+def _steps(plan: JoinPlan, side: SidePlan, *, explains: bool) -> Iterator[list[str]]:
+    """As `decoded` in job/dataflow/sides.py, once the values and the keys are decoded."""
     yield from record_sql.steps(side, record_sql.EXPLAINED if explains else ())
     passes = f"CASE WHEN reason IS NULL THEN {record_checks.passes(side)} END"
     yield ["*", f"coalesce({passes}, false) AS is_kept"]
     if explains:
-        yield ["*", "reason AS dead_reason", "cast(NULL AS TIMESTAMP) AS late_watermark"]
+        yield ["*", "false AS is_late", "cast(NULL AS TIMESTAMP) AS late_watermark"]
+        yield with_reason(plan, side)
 
 
 def _explained(side: SidePlan) -> dict[str, str]:
-    """SQL of the key of any record, also of one whose key the job does not evaluate; and of the
-    message of a bad record."""
+    """SQL of the key of any record, also of one whose key the job does not evaluate; of the message
+    of a dead letter; of the key of the record; and of a text with 1 for each null column."""
     parts = [
         guarded(f"try_eval(struct(({part.sql}) AS value))", side.side) + ".value"
         if part.can_fail
         else f"({part.sql})"
         for part in side.key
     ]
+    nulls = [
+        "''",
+        *(
+            f"if(`{column_name(side.side, column.name)}` IS NULL, '1', '0')"
+            for column in side.schema.columns
+        ),
+    ]
     return {
         "named_key": _key_text(parts),
         "message": f"CASE WHEN dead_reason IS NOT NULL THEN {message(side)} END",
+        "record_key": f"cast(`{column_name(side.side, 'record_key')}` AS STRING)",
+        "nulls": f"concat({', '.join(nulls)})",
     }
 
 
@@ -240,8 +283,9 @@ def record_values(record: InputRecord) -> list[Any]:
         ]
         for name, text in record.headers
     ]
+    key = content_bytes(record.key)
     return [
-        record.key,
+        None if key is None else base64.b64encode(key).decode(),
         None if value is None else base64.b64encode(value).decode(),
         record.topic,
         record.partition,

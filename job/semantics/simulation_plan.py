@@ -16,6 +16,7 @@ from job.semantics.rows import MICROS_PER_MS, Key, Row
 from job.semantics.simulated_output import SimulatedOutput
 from job.semantics.simulated_pairs import PairCondition
 from job.semantics.simulated_side import DecodedRow, SideReader
+from job.semantics.topic_records import TopicRecords
 from job.semantics.watermark_predicates import JoinCondition
 from job.spec.durations import milliseconds
 from job.spec.join_conditions import JoinOperator, JoinType
@@ -64,15 +65,20 @@ class SimulationPlan:
 
 
 def simulation_plan(
-    plan: JoinPlan, rows: SqlRows, *, processor: Processor | None = None
+    plan: JoinPlan,
+    rows: SqlRows,
+    *,
+    processor: Processor | None = None,
+    topics: TopicRecords | None = None,
 ) -> SimulationPlan:
-    """`processor`: None, in a plan with the operator streamjoin, is "batch".
+    """`processor`: None, in a plan with the operator streamjoin, is "batch". `topics`: as of
+    SideReader.
 
     Raises NotExactError for a part of the plan that cannot be simulated.
     """
     if processor is None and plan.operator is JoinOperator.STREAMJOIN:
         processor = "batch"
-    return _Planner(plan, rows).plan(processor)
+    return _Planner(plan, rows).plan(processor, topics)
 
 
 class _Planner:
@@ -84,8 +90,8 @@ class _Planner:
                 raise NotExactError(f"{side}.idle_after, which follows the clock")
         self._join_type = _OUTER_JOIN.get(plan.join_type, plan.join_type)
 
-    def plan(self, processor: Processor | None) -> SimulationPlan:
-        readers = {side: SideReader(self._plan, side, self._rows) for side in SIDES}
+    def plan(self, processor: Processor | None, topics: TopicRecords | None) -> SimulationPlan:
+        readers = {side: SideReader(self._plan, side, self._rows, topics=topics) for side in SIDES}
         sides = {side: self._side(side, readers[side]) for side in SIDES}
         inputs = {side: self._side_input(side) for side in SIDES}
         of = (readers["left"], readers["right"])

@@ -14,14 +14,14 @@ from typing import TypeAlias
 from job.errors import StreamjoinError
 from job.explain.evaluation import place_of
 from job.explain.facts import RowId
-from job.explain.registry_values import RegistryValues
 from job.plan.plan import JoinPlan
 from job.plan.result_id import Place
 from job.semantics.input_records import InputRecord
-from job.semantics.rows import JoinedRow, Key
+from job.semantics.rows import JoinedRow, Key, joined
 from job.semantics.simulated_pairs import bounds_us
 from job.semantics.simulated_side import BadRecord, DecodedRow, OtherRecord
 from job.semantics.simulation_plan import SimulatedSide, SimulationPlan, simulation_plan
+from job.semantics.topic_records import TopicRecords
 from job.spec.sides import SIDES, Side
 from job.sql.rows import EvaluationError, SqlRows
 
@@ -75,7 +75,7 @@ class Expected:
 def expected_results(
     plan: JoinPlan,
     rows: SqlRows,
-    values: RegistryValues,
+    topics: TopicRecords,
     records: Mapping[Side, Sequence[InputRecord]],
 ) -> Expected:
     """Raises StreamjoinError if the query would fail on the records, or if too many rows match;
@@ -83,18 +83,17 @@ def expected_results(
     # The idle timeout decides only when rows are late.
     left, right = (replace(plan.side(side), idle_after=None) for side in SIDES)
     try:
-        specification = simulation_plan(replace(plan, left=left, right=right), rows)
-        with closing(specification):
-            return _Evaluation(specification, values).expected(records)
+        unlimited = replace(plan, left=left, right=right)
+        with closing(simulation_plan(unlimited, rows, topics=topics)) as specification:
+            return _Evaluation(specification).expected(records)
     except EvaluationError as error:
         raise StreamjoinError(f"the query would fail on these records: {error}") from error
 
 
 class _Evaluation:
-    def __init__(self, specification: SimulationPlan, values: RegistryValues) -> None:
+    def __init__(self, specification: SimulationPlan) -> None:
         self._specification = specification
         self._plan = specification.join
-        self._values = values
         self._expected = Expected()
 
     def expected(self, records: Mapping[Side, Sequence[InputRecord]]) -> Expected:
@@ -102,21 +101,18 @@ class _Evaluation:
         alone = {*self._plan.join_type.outer_sides, self._plan.join_type.semi_side}
         for side in SIDES:
             if side in alone:
-                self._add_results([_alone(side, row) for row in entering[side]])
+                self._add_results([joined(side, row, None) for row in entering[side]])
         self._add_pairs(entering)
         return self._expected
 
     def _entering(self, side: Side, records: Sequence[InputRecord]) -> Iterator[DecodedRow]:
         """Adds the rows of a side. Yields those that enter the join."""
+        reader = self._specification.side(side).reader
         for start in range(0, len(records), _RECORDS_AT_ONCE):
-            decoded = self._values.decoded(side, records[start : start + _RECORDS_AT_ONCE])
-            read = self._specification.side(side).reader.read([each.record for each in decoded])
-            for value, row in zip(decoded, read, strict=True):
+            for row in reader.read(records[start : start + _RECORDS_AT_ONCE]):
                 row_id = self._row_id(side, row)
-                if value.problem is not None:
-                    self._expected.unreadable[row_id] = _bad(value.problem.reason)
-                elif isinstance(row, BadRecord):
-                    self._expected.unreadable[row_id] = _bad(row.reason)
+                if isinstance(row, BadRecord):
+                    self._expected.unreadable[row_id] = f"is a bad record ({row.reason})"
                 elif isinstance(row, OtherRecord):
                     self._expected.unreadable[row_id] = _filtered(side)
                 else:
@@ -202,10 +198,6 @@ class _Evaluation:
         return side, place_of(self._plan.side(side), row.record)
 
 
-def _alone(side: Side, row: DecodedRow) -> JoinedRow:
-    return JoinedRow(row, None) if side == "left" else JoinedRow(None, row)
-
-
 def _excluded(simulated: SimulatedSide, side: Side, row: DecodedRow) -> str | None:
     if not row.passes_filter:
         return _filtered(side)
@@ -214,10 +206,6 @@ def _excluded(simulated: SimulatedSide, side: Side, row: DecodedRow) -> str | No
     if row.has_null_key or row.has_unequal_null:
         return "has a null in its key"
     return "matches no row, because a condition on its side is false"
-
-
-def _bad(reason: str) -> str:
-    return f"is a bad record ({reason})"
 
 
 def _filtered(side: Side) -> str:

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 from job.api.client import JobClient
 from job.check.reading import with_topics_of
 from job.errors import ConflictError, JobUnavailableError, TopicError
-from job.explain.registry_values import RegistryValues
 from job.instants import to_epoch_ms
 from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.security import kafka_access, librdkafka_settings
 from job.kafka.topic_patterns import matching_topics
 from job.kafka.topic_settings import TopicSettings, bytes_max, is_compacted, read_settings
 from job.plan.plan import JoinPlan
+from job.semantics.topic_records import TopicRecords
 from job.spec.sides import SIDES, Side
 from job.sql.rows import SqlRows
 from job.verify.absent import OutputRead
@@ -40,7 +40,7 @@ def verify_output(
         output = output_part(plan, client, since_ms)
         inputs = input_parts(plan, client, since_ms, until_ms)
         records = inputs.records(plan, settings)
-        expected = expected_results(plan, rows, RegistryValues(plan, access.registry), records)
+        expected = expected_results(plan, rows, TopicRecords(plan, access.registry), records)
         of_inputs = [read_settings(kafka, part.topic) for part in inputs.parts]
         compacted = {each.topic for each in of_inputs if _may_be_compacted(each)}
         change = None if progress is None else progress.change

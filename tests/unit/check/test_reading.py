@@ -5,7 +5,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from job.check.reading import ReadRecord, RecordReader
+from job.check.reading import ReadRecord, read_records
 from job.formats.pinning import reader_schemas
 from job.formats.registry import RegistryAccess
 from job.plan.planner import join_plan
@@ -20,7 +20,7 @@ from tests.unit.specs import plan, spec_yaml
 def read(values: list[str | bytes | None], **changes: Any) -> list[ReadRecord]:
     made = plan(**changes)
     records = [InputRecord(value, number) for number, value in enumerate(values)]
-    return RecordReader(made, "left", ROWS, None).read(records)
+    return read_records(made, "left", ROWS, None, records)
 
 
 def test_bad_record_has_the_message_of_its_dead_letter() -> None:
@@ -47,10 +47,9 @@ def test_equal_keys_of_both_sides_are_equal_and_null_columns_are_named() -> None
     row = InputRecord('{"ad_id": 7, "shown_at": 1709287207000, "cost": 1}', 0)
     other = InputRecord('{"ad_id": 7, "clicked_at": 1709287207000}', 0)
 
-    [left, dropped] = RecordReader(made, "left", ROWS, None).read(
-        [row, InputRecord('{"ad_id": 7, "shown_at": 1709287207000, "cost": 0}', 1)]
-    )
-    [right] = RecordReader(made, "right", ROWS, None).read([other])
+    free = InputRecord('{"ad_id": 7, "shown_at": 1709287207000, "cost": 0}', 1)
+    [left, dropped] = read_records(made, "left", ROWS, None, [row, free])
+    [right] = read_records(made, "right", ROWS, None, [other])
 
     assert left.key is not None
     assert left.key == right.key
@@ -113,9 +112,8 @@ def test_values_with_a_registered_schema_are_decoded() -> None:
         spec = spec_from_yaml(text, {})
         made = join_plan(spec, SQL, state_partitions=1, readers=reader_schemas(spec, SQL))
         values = [framed(number, avro(_ROW, **row)), framed(99, b"x"), b"text"]
-        read = RecordReader(made, "left", ROWS, RegistryAccess(stub.url)).read(
-            [InputRecord(value, n) for n, value in enumerate(values)]
-        )
+        records = [InputRecord(value, n) for n, value in enumerate(values)]
+        read = read_records(made, "left", ROWS, RegistryAccess(stub.url), records)
 
     assert [None, "unknown_schema", "undecodable_value"] == [each.reason for each in read]
     assert "schema 99 is not in the schema registry" in read[1].message

@@ -123,8 +123,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "compare": ("span", "values", "results", "report", "outputs"),
     "semantics": (),
     "explain": (
-        *("facts", "cause_types", "causes", "sentences", "registry_values", "evaluation"),
-        *("simulated", "topics", "explanation"),
+        *("facts", "cause_types", "causes", "sentences", "evaluation", "simulated", "topics"),
+        "explanation",
     ),
     "proposal": (
         *("prompts", "sample", "columns", "record_keys", "envelopes", "csv_values", "values"),

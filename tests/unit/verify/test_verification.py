@@ -13,11 +13,11 @@ import pytest
 from job.compare.span import Span
 from job.errors import StreamjoinError
 from job.explain.evaluation import place_of
-from job.explain.registry_values import RegistryValues
 from job.plan.plan import JoinPlan
 from job.plan.result_id import Place, places
 from job.semantics.input_records import InputRecord, records_of_jsonl
 from job.semantics.simulate import simulate
+from job.semantics.topic_records import TopicRecords
 from job.spec.join_conditions import JoinType
 from job.spec.sides import SIDES, Side
 from job.verify import expected as expected_module
@@ -99,7 +99,7 @@ class Joined:
             for offset, result in enumerate(each for batch in batches for each in batch.output)
         ]
         self.expected: Expected = expected_results(
-            made, ROWS, RegistryValues(made, None), self.records
+            made, ROWS, TopicRecords(made, None), self.records
         )
 
     @property
