@@ -11,11 +11,11 @@ from job.explain.sentences import sentence
 from job.plan.plan import JoinPlan
 from job.plan.record_checks import EXPRESSION_FAILED
 from job.plan.result_id import Place
-from job.semantics.cli import Simulation, SimulationError, simulated
+from job.semantics.cli import Simulation, SimulationError, simulated, simulation_errors
 from job.semantics.input_records import InputRecord
 from job.semantics.simulate import DEFAULT_BATCH_SIZE, SimulatedBatch
 from job.spec.sides import SIDES, Side
-from job.sql.rows import EvaluationError, SqlRows
+from job.sql.rows import SqlRows
 
 
 def explained_simulation(
@@ -30,10 +30,8 @@ def explained_simulation(
 ) -> list[str]:
     """Output of `simulate --explain`. `key`: its parts as text, joined by commas."""
     simulation = simulated(plan, rows, left, right, batch_size=batch_size, trigger=trigger)
-    try:
+    with simulation_errors():
         return explained(simulation, rows, key)
-    except EvaluationError as error:
-        raise SimulationError(f"the query would fail on these rows: {error}") from error
 
 
 def explained(simulation: Simulation, rows: SqlRows, key: str) -> list[str]:

@@ -1,6 +1,7 @@
 """The commands `simulate` and `test`, from files to lines of text, without their options."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,7 +64,7 @@ def simulated(
     lines = {side: _lines(path) for side, path in paths.items()}
     plan = with_named_topics(plan, lines)
     trigger_ms = None if trigger is None else _trigger_ms(trigger)
-    try:
+    with simulation_errors():
         records = {
             side: _records(paths[side], lines[side], plan.side(side), rows) for side in SIDES
         }
@@ -72,17 +73,20 @@ def simulated(
             batch_size=batch_size,
             trigger_ms=trigger_ms,
         )
-    except NotExactError as error:
-        raise SimulationError(f"cannot be simulated: it uses {error}") from error
-    except EvaluationError as error:
-        raise SimulationError(f"the query would fail on these rows: {error}") from error
     return Simulation(plan, records, batches)
 
 
 def run_spec_tests(plan: JoinPlan, rows: SqlRows, tests: Sequence[SpecTest]) -> list[Outcome]:
     """The outcome of each test. Raises SimulationError."""
-    try:
+    with simulation_errors():
         return [run_spec_test(plan, rows, test) for test in tests]
+
+
+@contextmanager
+def simulation_errors() -> Iterator[None]:
+    """Raises SimulationError."""
+    try:
+        yield
     except NotExactError as error:
         raise SimulationError(f"cannot be simulated: it uses {error}") from error
     except EvaluationError as error:
