@@ -1,6 +1,6 @@
 """The text of `streamjoin plan`, from the JoinPlan only: no broker, no Spark."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 
 from job.formats.schemas import ReaderSchema
@@ -10,7 +10,12 @@ from job.plan.explain_join import key_terms, passes, time_bound
 from job.plan.explain_left_out import left_out_lines
 from job.plan.explain_load import load_as_json, load_lines
 from job.plan.explain_operator import operator_lines
-from job.plan.explain_real_time import at_least_once_lines, engine_lines, transaction_lines
+from job.plan.explain_real_time import (
+    Line,
+    at_least_once_lines,
+    engine_lines,
+    transaction_lines,
+)
 from job.plan.explain_schemas import key_as_json, output_as_json, schema_lines
 from job.plan.explain_summary import summary_lines
 from job.plan.explain_topics import topic_check_lines
@@ -42,13 +47,13 @@ _MATCHES = {
 
 def summarized(plan: JoinPlan, resources: AvailableResources | None = None) -> str:
     """The first lines of the complete text, at most ten. Arguments as `explained`."""
-    return _text({f"Join {plan.name}": _summary(plan, resources)})
+    return _text({f"Join {plan.name}": summary_lines(plan, resources)})
 
 
 def explained(plan: JoinPlan, resources: AvailableResources | None = None) -> str:
     """The complete text. `resources`: what the job can use. None: unknown."""
-    parts = {
-        f"Join {plan.name}": _summary(plan, resources),
+    parts: dict[str, Iterable[Line | str]] = {
+        f"Join {plan.name}": summary_lines(plan, resources),
         "Inputs and output": _join(plan),
         **_warnings(plan),
         **_schemas(plan),
@@ -57,30 +62,28 @@ def explained(plan: JoinPlan, resources: AvailableResources | None = None) -> st
         **_expected_load(plan, resources),
         **_engine(plan),
         "Event time": _event_time(plan),
-        "Bad records, late rows, null keys": (
-            _line(name, text) for name, text in left_out_lines(plan)
-        ),
+        "Bad records, late rows, null keys": left_out_lines(plan),
         "Delivery": _delivery(plan),
-        "Checked at each start": (_line(name, text) for name, text in topic_check_lines(plan)),
+        "Checked at each start": topic_check_lines(plan),
         "Frozen by the checkpoint": _frozen(plan),
     }
     return _text(parts)
 
 
-def _text(parts: Mapping[str, Iterator[str]]) -> str:
-    return "\n\n".join(f"{title}\n" + "\n".join(lines) for title, lines in parts.items()) + "\n"
+def _text(parts: Mapping[str, Iterable[Line | str]]) -> str:
+    sections = ("\n".join([title, *map(_line, lines)]) for title, lines in parts.items())
+    return "\n\n".join(sections) + "\n"
 
 
-def _summary(plan: JoinPlan, resources: AvailableResources | None) -> Iterator[str]:
-    return (_line(name, text) for name, text in summary_lines(plan, resources))
+def _line(line: Line | str) -> str:
+    """`line`: the text, or a name and a text."""
+    text = line if isinstance(line, str) else f"{line[0]:<{_WIDTH}}{line[1]}"
+    return f"  {text}"
 
 
-def _engine(plan: JoinPlan) -> dict[str, Iterator[str]]:
+def _engine(plan: JoinPlan) -> dict[str, Iterator[Line]]:
     """The section of the real-time engine. Empty: the engine is micro_batch."""
-    if plan.real_time is None:
-        return {}
-    lines = engine_lines(plan, plan.real_time)
-    return {"Real time": (_line(name, text) for name, text in lines)}
+    return {} if plan.real_time is None else {"Real time": engine_lines(plan, plan.real_time)}
 
 
 def plan_as_json(made: JoinPlan, resources: AvailableResources | None = None) -> dict[str, object]:
@@ -133,23 +136,19 @@ def _pinned(subject: str, reader: ReaderSchema | None) -> dict[str, object]:
     }
 
 
-def _line(name: str, text: str) -> str:
-    return f"  {name:<{_WIDTH}}{text}"
-
-
-def _join(plan: JoinPlan) -> Iterator[str]:
-    yield _line("type", plan.join_type.replace("_", " "))
+def _join(plan: JoinPlan) -> Iterator[Line]:
+    yield "type", plan.join_type.replace("_", " ")
     for side in SIDES:
-        yield _line(side, _side(plan.side(side)))
+        yield side, _side(plan.side(side))
         for column in plan.side(side).named_columns:
-            yield _line("", f"column {column.name} {column.column.type} = {column.value.text}")
-    yield _line("key", key_terms(plan))
-    yield _line("event times", time_bound(plan))
+            yield "", f"column {column.name} {column.column.type} = {column.value.text}"
+    yield "key", key_terms(plan)
+    yield "event times", time_bound(plan)
     if plan.condition is not None:
-        yield _line("condition", plan.condition.text)
+        yield "condition", plan.condition.text
         yield from _condition_sides(plan)
-    yield _line("output", f"topic {plan.output.topic}")
-    yield _line("brokers", f"{plan.bootstrap_servers}, {_security(plan)}")
+    yield "output", f"topic {plan.output.topic}"
+    yield "brokers", f"{plan.bootstrap_servers}, {_security(plan)}"
 
 
 def _security(plan: JoinPlan) -> str:
@@ -171,93 +170,87 @@ def _side(side: SidePlan) -> str:
     return f"{noun} {side.topic}{envelopes}{where}{implied}{unique}"
 
 
-def _condition_sides(plan: JoinPlan) -> Iterator[str]:
+def _condition_sides(plan: JoinPlan) -> Iterator[Line]:
     """The condition never drops a row of an outer side; it only prevents matches."""
     outer = plan.join_type.outer_sides
     if outer:
         sides = " or ".join(outer)
-        yield _line("", f"(part of ON: a {sides} row that fails it is emitted as unmatched)")
+        yield "", f"(part of ON: a {sides} row that fails it is emitted as unmatched)"
 
 
-def _schemas(plan: JoinPlan) -> dict[str, Iterator[str]]:
+def _schemas(plan: JoinPlan) -> dict[str, list[Line]]:
     """Empty if all values are JSON."""
     lines = list(schema_lines(plan))
-    return {"Schemas": (_line(name, text) for name, text in lines)} if lines else {}
+    return {"Schemas": lines} if lines else {}
 
 
-def _warnings(plan: JoinPlan) -> dict[str, Iterator[str]]:
+def _warnings(plan: JoinPlan) -> dict[str, list[str]]:
     """Empty if there is none."""
     found = list(warnings(plan))
-    return {"Warnings": (f"  {warning}" for warning in found)} if found else {}
+    return {"Warnings": found} if found else {}
 
 
-def _output(plan: JoinPlan) -> Iterator[str]:
-    yield _line("matches", _MATCHES[plan.join_type])
+def _output(plan: JoinPlan) -> Iterator[Line]:
+    yield "matches", _MATCHES[plan.join_type]
     sides = plan.join_type.outer_sides
     if not sides:
-        yield _line("unmatched rows", "are not emitted")
+        yield "unmatched rows", "are not emitted"
     for side in sides:
-        yield _line(f"unmatched {side}", _when_unmatched(plan, side))
+        yield f"unmatched {side}", f"once the watermark {passes(plan, side)}"
     if sides:
         yield from _idle_sides(plan)
-    yield _line("columns", ", ".join(plan.output.columns))
+    yield "columns", ", ".join(plan.output.columns)
     if plan.output.filter is not None:
-        yield _line("filter", plan.output.filter.text)
+        yield "filter", plan.output.filter.text
     key = plan.output.key.text if plan.output.key else "none"
     key_format = plan.output.key_format
     shown = "" if key_format is KeyFormat.STRING else f", format {key_format.value}"
-    yield _line("record key", f"{key}{shown}")
+    yield "record key", f"{key}{shown}"
     if plan.output.partition_by is not None:
         chosen = f"{plan.output.partition_by.text}, by the partitioner of Kafka's clients"
-        yield _line("partition", f"chosen by the text of {chosen}")
-        yield _line("", "for the number of partitions at the start; null: the key chooses")
+        yield "partition", f"chosen by the text of {chosen}"
+        yield "", "for the number of partitions at the start; null: the key chooses"
     if plan.output.has_event_time:
-        yield _line("timestamp", "the greater event time of the two rows")
-    yield _line("record header", "streamjoin-id: the same result always has the same id")
+        yield "timestamp", "the greater event time of the two rows"
+    yield "record header", "streamjoin-id: the same result always has the same id"
     if plan.output.headers:
-        yield _line("more headers", ", ".join(plan.output.headers))
+        yield "more headers", ", ".join(plan.output.headers)
 
 
-def _idle_sides(plan: JoinPlan) -> Iterator[str]:
+def _idle_sides(plan: JoinPlan) -> Iterator[Line]:
     waiting = [side for side in SIDES if plan.side(side).idle_after is None]
     if not waiting:
-        yield _line("", "The watermark follows the slower topic; the event time of an idle side")
-        yield _line("", "follows the clock (idle_after)")
+        yield "", "The watermark follows the slower topic; the event time of an idle side"
+        yield "", "follows the clock (idle_after)"
         return
     idle = "one side" if len(waiting) == len(SIDES) else f"the {waiting[0]} side"
-    yield _line("", f"The watermark follows the slower topic. While {idle} is idle, it does")
-    yield _line("", "not advance and no unmatched rows are emitted: see idle_after")
+    yield "", f"The watermark follows the slower topic. While {idle} is idle, it does"
+    yield "", "not advance and no unmatched rows are emitted: see idle_after"
 
 
-def _when_unmatched(plan: JoinPlan, side: Side) -> str:
-    return f"once the watermark {passes(plan, side)}"
-
-
-def _state(plan: JoinPlan, resources: AvailableResources | None) -> Iterator[str]:
-    yield from (_line(name, text) for name, text in operator_lines(plan, resources))
+def _state(plan: JoinPlan, resources: AvailableResources | None) -> Iterator[Line]:
+    yield from operator_lines(plan, resources)
     for side in SIDES:
-        yield _line(side, _retention(plan, side))
-    yield _line("stored columns", "the position in Kafka (8 bytes) and")
+        yield side, _retention(plan, side)
+    yield "stored columns", "the position in Kafka (8 bytes) and"
     for side in SIDES:
         columns = ", ".join(column.name for column in plan.side(side).kept_columns)
-        yield _line(f"  {side}", columns)
+        yield f"  {side}", columns
     for side in plan.deduplicated:
-        yield from (_line(name, text) for name, text in stored_id_lines(plan, side))
-    yield _line("stored in", f"RocksDB, {plan.state_partitions} partitions, {plan.checkpoint}")
+        yield from stored_id_lines(plan, side)
+    yield "stored in", f"RocksDB, {plan.state_partitions} partitions, {plan.checkpoint}"
     missing = [side for side in SIDES if plan.side(side).expected_rate is None]
     if missing:
         fields = " and ".join(f"{side}.expected_rate" for side in missing)
-        yield _line("size", f"set {fields} (records per second) for an estimate")
+        yield "size", f"set {fields} (records per second) for an estimate"
 
 
 def _expected_load(
     plan: JoinPlan, resources: AvailableResources | None
-) -> dict[str, Iterator[str]]:
+) -> dict[str, Iterator[Line]]:
     """Empty if a side has no expected_rate."""
     load = expected_load(plan)
-    if load is None:
-        return {}
-    return {"Expected load": (_line(name, text) for name, text in load_lines(load, resources))}
+    return {} if load is None else {"Expected load": load_lines(load, resources)}
 
 
 def _retention(plan: JoinPlan, side: Side) -> str:
@@ -275,94 +268,82 @@ def _trailing(plan: JoinPlan) -> str:
     return f"the watermark trails the newest event times by up to {duration_text(longest)}"
 
 
-def _event_time(plan: JoinPlan) -> Iterator[str]:
+def _event_time(plan: JoinPlan) -> Iterator[Line]:
     for side in SIDES:
         side_plan = plan.side(side)
         newest = "one" if side_plan.has_event_time_expression else side_plan.event_time
-        yield _line(
-            side,
-            f"{side_plan.event_time_text}; rows may be up to "
-            f"{duration_text(side_plan.watermark_delay)} behind the newest {newest} read",
-        )
+        rows = f"rows may be up to {duration_text(side_plan.watermark_delay)} behind"
+        yield side, f"{side_plan.event_time_text}; {rows} the newest {newest} read"
         if side_plan.time_zone != UTC:
-            yield _line("", f"expressions, and times without an offset: {side_plan.time_zone}")
+            yield "", f"expressions, and times without an offset: {side_plan.time_zone}"
         yield from _ahead(side_plan)
         earliest = instant_text(side_plan.min_event_time)
-        yield _line("", f"an event time before {earliest} is a bad record (absurd_event_time)")
+        yield "", f"an event time before {earliest} is a bad record (absurd_event_time)"
         if side_plan.idle_after is not None:
             yield from _idle(side_plan.idle_after, side_plan.watermark_delay)
-    yield _line("watermark", "the smaller of the two sides' event time minus watermark_delay. The")
-    yield _line("", "event time of a side is the newest one read from its topic. While")
-    yield _line("", "partitions have a backlog, it is the event time of the one that is")
-    yield _line("", "furthest behind: a row that is in order in its partition, within the")
-    yield _line("", "delay, is never late during a catch-up. All readable records count,")
-    yield _line("", "including those that a filter drops. A new watermark applies from the")
-    yield _line("", "next batch; the watermark never decreases")
+    yield "watermark", "the smaller of the two sides' event time minus watermark_delay. The"
+    yield "", "event time of a side is the newest one read from its topic. While"
+    yield "", "partitions have a backlog, it is the event time of the one that is"
+    yield "", "furthest behind: a row that is in order in its partition, within the"
+    yield "", "delay, is never late during a catch-up. All readable records count,"
+    yield "", "including those that a filter drops. A new watermark applies from the"
+    yield "", "next batch; the watermark never decreases"
 
 
-def _idle(after: timedelta, delay: timedelta) -> Iterator[str]:
+def _idle(after: timedelta, delay: timedelta) -> Iterator[Line]:
     trailing = duration_text(after + delay)
-    yield _line(
-        "", f"after {duration_text(after)} without records and backlog the side is idle: its"
-    )
-    yield _line("", f"event time follows the clock, {trailing} behind it. Rows that then")
-    yield _line("", "arrive with an older event time are late: a replay must not pause this long")
+    yield ("", f"after {duration_text(after)} without records and backlog the side is idle: its")
+    yield "", f"event time follows the clock, {trailing} behind it. Rows that then"
+    yield "", "arrive with an older event time are late: a replay must not pause this long"
 
 
-def _ahead(side: SidePlan) -> Iterator[str]:
+def _ahead(side: SidePlan) -> Iterator[Line]:
     if side.event_time == "record_timestamp":
-        yield _line("", "(the Kafka timestamp; message.timestamp.after.max.ms of the broker limits")
-        yield _line("", "how far ahead of the clock it may be)")
+        yield "", "(the Kafka timestamp; message.timestamp.after.max.ms of the broker limits"
+        yield "", "how far ahead of the clock it may be)"
         return
     ahead = duration_text(side.max_event_time_ahead)
-    yield _line("", f"and up to {ahead} ahead of their record's Kafka timestamp; a record further")
-    yield _line("", "ahead is a bad record (future_event_time)")
+    yield "", f"and up to {ahead} ahead of their record's Kafka timestamp; a record further"
+    yield "", "ahead is a bad record (future_event_time)"
 
 
-def _delivery(plan: JoinPlan) -> Iterator[str]:
+def _delivery(plan: JoinPlan) -> Iterator[Line]:
     if plan.output.delivery is Delivery.EXACTLY_ONCE:
         yield from _exactly_once(plan)
         return
     if plan.real_time is not None:
-        yield from (_line(name, text) for name, text in at_least_once_lines(plan.real_time))
+        yield from at_least_once_lines(plan.real_time)
         return
-    yield _line(
-        "at least once", "no result is lost; after a failure some may be written twice, with"
-    )
-    yield _line("", "the same streamjoin-id. A regular stop or restart repeats nothing.")
+    yield ("at least once", "no result is lost; after a failure some may be written twice, with")
+    yield "", "the same streamjoin-id. A regular stop or restart repeats nothing."
 
 
-def _exactly_once(plan: JoinPlan) -> Iterator[str]:
+def _exactly_once(plan: JoinPlan) -> Iterator[Line]:
     timeout = duration_text(timedelta(seconds=TRANSACTION_TIMEOUT_SECONDS))
-    yield _line(
-        "exactly once", "each result is written once, also after failures, for consumers that"
-    )
-    yield _line("", "set isolation.level=read_committed (not the default of the Java client)")
+    yield ("exactly once", "each result is written once, also after failures, for consumers that")
+    yield "", "set isolation.level=read_committed (not the default of the Java client)"
     yield from _transactions(plan)
-    yield _line("transactional.id", f"streamjoin-{plan.name}-<partition>")
-    yield _line(
-        "commit topic", f"{plan.output.commit_topic}: markers of committed batches. Compacted;"
-    )
-    yield _line("", "created at the first start if it is missing. Never delete it")
+    yield "transactional.id", f"streamjoin-{plan.name}-<partition>"
+    yield ("commit topic", f"{plan.output.commit_topic}: markers of committed batches. Compacted;")
+    yield "", "created at the first start if it is missing. Never delete it"
     if plan.real_time is not None:
-        yield _line("", "It also contains the ids of the results of the last intervals")
-    yield _line(
-        "timeout", f"a transaction open for longer than {timeout} is aborted and retried. After"
-    )
-    yield _line("", "a crash without restart, consumers wait this long")
+        yield "", "It also contains the ids of the results of the last intervals"
+    yield ("timeout", f"a transaction open for longer than {timeout} is aborted and retried. After")
+    yield "", "a crash without restart, consumers wait this long"
 
 
-def _transactions(plan: JoinPlan) -> Iterator[str]:
+def _transactions(plan: JoinPlan) -> Iterator[Line]:
     if plan.real_time is not None:
-        yield from (_line(name, text) for name, text in transaction_lines(plan, plan.real_time))
+        yield from transaction_lines(plan, plan.real_time)
         return
-    yield _line(
-        "transactions", f"one per batch and state partition ({plan.state_partitions}); they become"
+    yield (
+        "transactions",
+        f"one per batch and state partition ({plan.state_partitions}); they become",
     )
-    yield _line("", "visible one after another")
+    yield "", "visible one after another"
 
 
 def _frozen(plan: JoinPlan) -> Iterator[str]:
-    yield "  A start with a different value fails. All other settings may change between starts."
+    yield "A start with a different value fails. All other settings may change between starts."
     for field, value in fingerprint(plan).items():
-        yield f"  {field:<32}{value}"
+        yield f"{field:<32}{value}"
