@@ -22,6 +22,7 @@ from confluent_kafka import (
 
 from job.dead_letters.headers import DeadLetter, dead_letter
 from job.errors import CancelledError
+from job.explain.evaluation import place_of
 from job.explain.facts import Letter, OutputRead, Result, RowId
 from job.explain.sentences import time_text
 from job.formats.schemas import OF_A_REGISTRY
@@ -39,9 +40,8 @@ from job.kafka.clients import (
     headers_of,
     list_offsets,
     placed,
-    topic_settings,
 )
-from job.kafka.topic_settings import is_compacted
+from job.kafka.topic_settings import is_known_to_be_compacted
 from job.plan.plan import JoinPlan
 from job.plan.result_id import ID_HEADER, Place, places
 from job.plan.side_plan import SidePlan
@@ -151,13 +151,10 @@ class KeyTopicsReader:
 
     def _rows(self, found: KeyTopics) -> set[RowId]:
         return {
-            (side, Place(self._topic(side, record), record.partition, record.offset))
+            (side, place_of(self._plan.side(side), record))
             for side in SIDES
             for record in found.records[side]
         }
-
-    def _topic(self, side: Side, record: InputRecord) -> str:
-        return self._plan.side(side).topics.names[0] if record.topic is None else record.topic
 
     def _read_inputs(
         self,
@@ -166,8 +163,7 @@ class KeyTopicsReader:
         select: Select,
         found: KeyTopics,
     ) -> None:
-        names = {name for side in SIDES for name in self._plan.side(side).topics.names}
-        topics = dict.fromkeys(names, self._since_ms)
+        topics = dict.fromkeys(self._plan.input_topics, self._since_ms)
         waiting: dict[Side, list[InputRecord]] = {side: [] for side in SIDES}
 
         def flush(side: Side) -> None:
@@ -218,18 +214,12 @@ class KeyTopicsReader:
                     add_letter(letter, headers, of_key, record_key, found)
         for read in found.read:
             if read.topic == output:
-                is_compacted = self._is_compacted(output)
+                is_compacted = is_known_to_be_compacted(self._admin, output)
                 found.output = OutputRead(output, read.from_ms, read.is_complete, is_compacted)
 
     def _written_ms(self, message: Message) -> int | None:
         kind, at_ms = message.timestamp()
         return at_ms if kind and not self._plan.output.has_event_time else None
-
-    def _is_compacted(self, topic: str) -> bool:
-        try:
-            return is_compacted(topic_settings(self._admin, topic))
-        except KafkaException:  # without the right to read the settings
-            return False
 
     def _messages(
         self,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, KafkaException
 
 from job.errors import TopicError
-from job.kafka.clients import describe_error, no_broker, topic_settings
+from job.kafka.clients import AdminClient, describe_error, no_broker, topic_settings
 from job.kafka.kafka_admin import KafkaAdmin
 from job.plan.plan import JoinPlan
 from job.plan.tuning import DEAD_LETTER_BYTES_MIN, RESULT_BYTES_MIN
@@ -63,6 +63,14 @@ def bytes_max(settings: Settings) -> int:
 def is_compacted(settings: Settings) -> bool:
     """Whether the broker refuses records without a key."""
     return "compact" in settings.get("cleanup.policy", "")
+
+
+def is_known_to_be_compacted(client: AdminClient, topic: str) -> bool:
+    """False also without the right to read the settings."""
+    try:
+        return is_compacted(topic_settings(client, topic))
+    except KafkaException:
+        return False
 
 
 def output_refusals(plan: JoinPlan, settings: Settings) -> list[str]:

@@ -14,10 +14,9 @@ from job.kafka.clients import (
     headers_of,
     no_broker,
     poll,
-    topic_settings,
 )
 from job.kafka.security import KafkaAccess, librdkafka_settings
-from job.kafka.topic_settings import is_compacted
+from job.kafka.topic_settings import is_known_to_be_compacted
 from job.semantics.input_records import InputRecord, header_texts
 from job.semantics.rows import MICROS_PER_MS
 
@@ -94,14 +93,7 @@ def sample_of(topic: str, access: KafkaAccess, records_max: int = RECORDS_MAX) -
             "write the spec by hand (docs/tutorial.md)"
         )
     records, keys = [record for record, _ in read], [key for _, key in read]
-    return Sample(topic, records, keys, _is_compacted(topic, access))
-
-
-def _is_compacted(topic: str, access: KafkaAccess) -> bool:
-    try:
-        return is_compacted(topic_settings(admin(librdkafka_settings(access)), topic))
-    except KafkaException:  # the user may not read the settings
-        return False
+    return Sample(topic, records, keys, is_known_to_be_compacted(admin(settings), topic))
 
 
 def _newest(
