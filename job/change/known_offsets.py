@@ -45,17 +45,11 @@ def read_known_offsets(
 def read_added_partitions(topics: TopicsSnapshot, plan: JoinPlan, ends: Offsets) -> Offsets:
     """First offset of each partition that the old query has not read."""
     added: dict[Side, Mapping[int, int]] = {}
-    for side in SIDES:
-        of_side = plan.side(side).topics
-        numbers = {
-            of_side.number(topic, partition)
-            for topic in of_side.names
-            for partition in range(topics.partitions[topic])
-        }
-        with topics.kafka.raising_broker_error() as client:
-            added[side] = list_offsets_of_topics(
-                client, of_side, numbers - set(ends[side]), EARLIEST
-            )
+    whole = topics.plan_with_partitions(plan)
+    with topics.kafka.raising_broker_error() as client:
+        for side in SIDES:
+            numbers = set(whole.side(side).partition_numbers) - set(ends[side])
+            added[side] = list_offsets_of_topics(client, plan.side(side).topics, numbers, EARLIEST)
     return added
 
 
@@ -63,7 +57,7 @@ def check_not_compacted(kafka: KafkaAdmin, plan: JoinPlan) -> None:
     """Raises RetentionError if an input topic is compacted. Without the right to read its settings,
     a topic is not checked, and the log has a warning."""
     compacted = []
-    for name in sorted(_input_topics(plan)):
+    for name in sorted(plan.input_topics):
         try:
             if is_compacted(topic_settings(kafka.client, name)):
                 compacted.append(name)
@@ -80,17 +74,13 @@ def check_not_compacted(kafka: KafkaAdmin, plan: JoinPlan) -> None:
         )
 
 
-def _input_topics(plan: JoinPlan) -> set[str]:
-    return {name for side in SIDES for name in plan.side(side).topics.names}
-
-
 def check_same_topics(kafka: KafkaAdmin, plan: JoinPlan, recorded: Mapping[str, str]) -> None:
     """Raises RetentionError if an input topic was deleted and created again, CheckpointError if the
     commit topic of the old query was deleted or created again.
 
     `recorded`: ids of the topics in the old checkpoint.
     """
-    inputs = _input_topics(plan)
+    inputs = plan.input_topics
     with kafka.raising_broker_error() as client:
         described = topics(client, inputs | ({plan.output.commit_topic} & recorded.keys()))
     check_commit_topic(plan, recorded, described)

@@ -94,5 +94,4 @@ def _has_same_event_times(old: JoinPlan, new: JoinPlan) -> bool:
 
 
 def _input_ids(plan: JoinPlan, cut: Cut) -> dict[str, str]:
-    names = {name for side in SIDES for name in plan.side(side).topics.names}
-    return {name: topic_id for name, topic_id in cut.topic_ids.items() if name in names}
+    return {name: cut.topic_ids[name] for name in cut.topic_ids if name in plan.input_topics}

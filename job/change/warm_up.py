@@ -31,7 +31,6 @@ from job.plan.plan import JoinPlan
 from job.plan.real_time import CATCH_UP_CONF
 from job.plan.side_plan import SidePlan
 from job.replay.replay import Replay
-from job.spec.sides import SIDES
 
 # With fewer records the new query takes about as long to read them as the warm-up would.
 RECORDS_MIN = 10_000
@@ -133,8 +132,7 @@ def _records(
 def _prepared(plan: JoinPlan, topics: TopicsSnapshot, replay: Replay) -> JoinPlan:
     """The plan with the numbers of partitions, the start positions and small batches."""
     plan = topics.plan_with_partitions(plan).starting_at(replay.start_positions)
-    small = {side: _in_small_batches(plan.side(side)) for side in SIDES}
-    return replace(plan, left=small["left"], right=small["right"])
+    return plan.with_sides(_in_small_batches)
 
 
 def _in_small_batches(side: SidePlan) -> SidePlan:

@@ -214,9 +214,10 @@ def _both_sides(
         return
     shared = overlap(found["left"], found["right"], "keys")
     yield from () if shared is None else (shared,)
-    rates = {side: found[side].rate or plan.side(side).expected_rate for side in SIDES}
-    left, right = (replace(plan.side(side), expected_rate=rates[side]) for side in SIDES)
-    measured_plan = replace(plan, left=left, right=right)
+    measured_plan = plan.with_sides(
+        lambda side: replace(side, expected_rate=found[side.side].rate or side.expected_rate)
+    )
+    left, right = measured_plan.left, measured_plan.right
     if (load := expected_load(measured_plan)) is not None:
         yield info(
             "estimate",

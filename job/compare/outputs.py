@@ -113,8 +113,9 @@ def _span(plan: JoinPlan, since_ms: int | None, until_ms: int | None) -> Span:
 def _input_partitions(plan: JoinPlan, client: AdminClient) -> dict[str, list[int]]:
     """Partitions of each input topic. Raises TopicError if a topic does not exist."""
     topics = client.list_topics(timeout=ANSWER_SECONDS).topics
-    names = {name for side in SIDES for name in plan.side(side).topics.names}
-    names |= {name for name in topics for side in SIDES if plan.side(side).topics.matches(name)}
+    names = plan.input_topics | {
+        name for name in topics for side in SIDES if plan.side(side).topics.matches(name)
+    }
     if missing := sorted(names - set(topics)):
         raise TopicError(
             f"input topic {', '.join(missing)} does not exist, or may not be described: --since "

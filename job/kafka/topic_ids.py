@@ -160,7 +160,7 @@ def _text(topic_id: Uuid) -> str | None:
 
 
 def _used(plan: JoinPlan) -> set[str]:
-    used = {*plan.left.topics.names, *plan.right.topics.names, plan.output.topic}
+    used = {*plan.input_topics, plan.output.topic}
     if plan.dead_letter is not None:
         used.add(plan.dead_letter.topic)
     if plan.output.delivery is Delivery.EXACTLY_ONCE:

@@ -3,7 +3,7 @@
 Values only, no Spark. planner.py creates it from a spec; job/dataflow/ builds the query from it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
@@ -171,8 +171,15 @@ class JoinPlan:
         return tuple(side for side in self.inputs if self.side(side).deduplication is not None)
 
     def without_deduplication(self) -> "JoinPlan":
-        left, right = (replace(self.side(side), deduplication=None) for side in SIDES)
-        return replace(self, left=left, right=right)
+        return self.with_sides(lambda side: replace(side, deduplication=None))
+
+    def with_sides(self, changed: Callable[[SidePlan], SidePlan]) -> "JoinPlan":
+        return replace(self, left=changed(self.left), right=changed(self.right))
+
+    @property
+    def input_topics(self) -> frozenset[str]:
+        """Names of the topics of both sides."""
+        return frozenset(name for side in SIDES for name in self.side(side).topics.names)
 
     @property
     def has_topic_patterns(self) -> bool:
@@ -180,27 +187,22 @@ class JoinPlan:
 
     def with_topics(self, topics: Mapping[Side, SourceTopics]) -> "JoinPlan":
         """The plan with the topics that a start has found for its patterns."""
-        left, right = (
-            replace(
-                self.side(side),
-                topics=topics[side],
-                source_options={**self.side(side).source_options, **subscription(topics[side])},
+
+        def with_own(side: SidePlan) -> SidePlan:
+            own = topics[side.side]
+            return replace(
+                side, topics=own, source_options={**side.source_options, **subscription(own)}
             )
-            for side in SIDES
-        )
-        return replace(self, left=left, right=right)
+
+        return self.with_sides(with_own)
 
     def starting_at(self, starts: StartPositions) -> "JoinPlan":
         """The plan with other start positions."""
-        left, right = (_starting_at(self.side(side), starts) for side in SIDES)
-        return replace(self, left=left, right=right)
+        return self.with_sides(lambda side: _starting_at(side, starts))
 
     def reading(self, partitions: Mapping[Side, tuple[int, ...]]) -> "JoinPlan":
         """The plan for topics with these numbers of partitions."""
-        left, right = (
-            replace(self.side(side), partition_counts=partitions[side]) for side in SIDES
-        )
-        return replace(self, left=left, right=right)
+        return self.with_sides(lambda side: replace(side, partition_counts=partitions[side.side]))
 
     @cached_property
     def on(self) -> str:

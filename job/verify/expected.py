@@ -81,9 +81,8 @@ def expected_results(
     """Raises StreamjoinError if the query would fail on the records, or if too many rows match;
     RegistryError or SecurityError if the registry is needed and does not answer."""
     # The idle timeout decides only when rows are late.
-    left, right = (replace(plan.side(side), idle_after=None) for side in SIDES)
+    unlimited = plan.with_sides(lambda side: replace(side, idle_after=None))
     try:
-        unlimited = replace(plan, left=left, right=right)
         with closing(simulation_plan(unlimited, rows, topics=topics)) as specification:
             return _Evaluation(specification).expected(records)
     except EvaluationError as error:

@@ -172,7 +172,7 @@ def input_parts(
     plan: JoinPlan, client: AdminClient, since_ms: int | None, until_ms: int | None
 ) -> InputParts:
     """Raises KafkaException, or TopicError if a topic cannot be read."""
-    names = sorted({name for side in SIDES for name in plan.side(side).topics.names})
+    names = sorted(plan.input_topics)
     of_topics = {name: offsets(client, name) for name in names}
     earliest, ends = ({name: of_topics[name][n] for name in names} for n in (0, 1))
     starts = earliest
