@@ -99,7 +99,7 @@ def event_times(table: Table, rows: SqlRows, quoted: Mapping[str, str]) -> list[
         is_other = bool(_WORDS_OF_OTHERS & set(words(field.parts[-1])))
         is_source = field.in_envelope and "source" in field.parts
         for utc in _event_times(field, table, recorded, rows, quoted):
-            time = _in_zone(utc, recorded)
+            time = _in_zone(replace(utc, field=field.sql(quoted)), recorded)
             distances = [at - other for at, other in zip(time.times, recorded, strict=True) if at]
             distance = median(abs(each) for each in distances)
             ahead = max(distances)
@@ -165,17 +165,6 @@ def _event_times(
     quoted: Mapping[str, str],
 ) -> Iterator[EventTime]:
     """The SQL that reads all values as times."""
-    for time in _read_as_times(field, table, recorded, rows, quoted):
-        yield replace(time, field=field.sql(quoted))
-
-
-def _read_as_times(
-    field: Field,
-    table: Table,
-    recorded: Sequence[int],
-    rows: SqlRows,
-    quoted: Mapping[str, str],
-) -> Iterator[EventTime]:
     present = [value for value in field.values if value is not None]
     if not present or len(present) < (1 - _NULLS_MAX) * len(field.values):
         return
