@@ -38,6 +38,7 @@ from job.commands.spec_file import (
     report_errors,
     sql_worker,
 )
+from job.commands.state import state
 from job.commands.topics import topic_commands
 from job.commands.verify import output_commands
 from job.commands.watch import watch
@@ -264,28 +265,10 @@ def run(
 
 add_running_commands(app)
 app.command(rich_help_panel=RUNNING_PANEL, epilog="Example: streamjoin watch join.yaml")(watch)
+app.command(
+    rich_help_panel=RUNNING_PANEL, epilog="Example: streamjoin state join.yaml --side left --key 42"
+)(state)
 app.add_typer(output_commands, name="output", rich_help_panel=RUNNING_PANEL)
-
-
-@app.command(
-    rich_help_panel=MAINTAIN, epilog="Example: streamjoin state join.yaml --side left --key 42"
-)
-def state(
-    spec: SpecFile,
-    key: Annotated[
-        list[str] | None,
-        typer.Option(help="Value of one key column; repeat it in the order of the spec."),
-    ] = None,
-    side: Annotated[Literal["left", "right"], typer.Option(help="Side of the rows.")] = "left",
-    as_json: AsJson = False,
-) -> None:
-    """Show the state rows of a key in a stopped job's checkpoint; without a key, their number."""
-    from job.checkpoint import cli
-
-    with report_errors(spec):
-        found = cli.state(create_plan(read_spec(spec)), read_settings(JobSettings), side, key or [])
-    print_facts(found, cli.state_lines(found), as_json=as_json)
-
 
 app.command(
     rich_help_panel=MAINTAIN, epilog="Example: streamjoin change join.yaml changed.yaml --plan"

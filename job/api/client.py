@@ -21,9 +21,11 @@ from job.protocol import calls
 from job.protocol.caller import ANSWER_SECONDS, call
 from job.protocol.calls import Request
 from job.protocol.control import Response
-from job.protocol.results import KeyExplanation, SpecFileResult
+from job.protocol.reports import StateCount
+from job.protocol.results import KeyExplanation, KeyRows, SpecFileResult
 from job.protocol.status import JobStatus
 from job.protocol.unavailable import same_version, unavailability
+from job.spec.sides import Side
 
 QueryVerb = Literal["pause", "resume", "stop", "restart"]
 
@@ -43,6 +45,8 @@ _COMMANDS: Mapping[QueryVerb, type[calls.Pause | calls.Resume | calls.Stop]] = {
 _SLOW_SECONDS = 60.0
 _ROWS_MAX = 20
 """Rows in state per side, in the answer of `explain`."""
+_LOOKUP_ROWS_MAX = 100
+"""Rows in the answer of `state`: the maximum of the service."""
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 _View = TypeVar("_View", bound=BaseModel)
@@ -66,6 +70,12 @@ class JobClient(Protocol):
     def explain(self, key: Sequence[str], since: datetime | None) -> KeyExplanation:
         """As GET /v1/query/explain. Raises RequestError if the key does not fit the spec,
         ConflictError if the query is neither RUNNING nor PAUSED."""
+
+    def state_rows(self, side: Side, key: Sequence[str]) -> KeyRows:
+        """As GET /v1/query/state/{side}. Raises the errors of `explain`."""
+
+    def state_count(self) -> StateCount:
+        """As GET /v1/query/state. Raises ConflictError as `explain`."""
 
 
 class SocketClient:
@@ -100,6 +110,15 @@ class SocketClient:
         self._status()
         request = calls.Explain(key=list(key), limit=_ROWS_MAX, since=since)
         return self._result(request, KeyExplanation)
+
+    def state_rows(self, side: Side, key: Sequence[str]) -> KeyRows:
+        self._status()
+        request = calls.State(side=side, key=list(key), limit=_LOOKUP_ROWS_MAX)
+        return self._result(request, KeyRows)
+
+    def state_count(self) -> StateCount:
+        self._status()
+        return self._result(calls.StateCount(), StateCount)
 
     def _read_spec(self) -> str:
         return self._result(calls.ReadSpec(within_seconds=_SLOW_SECONDS), SpecFileResult).message
@@ -181,6 +200,15 @@ class HttpClient:
         if since is not None:
             asked["since"] = since.isoformat()
         return self._call("GET", f"/explain?{urlencode(asked, doseq=True)}", KeyExplanation)
+
+    def state_rows(self, side: Side, key: Sequence[str]) -> KeyRows:
+        self.query()
+        asked = {"key": key, "limit": _LOOKUP_ROWS_MAX}
+        return self._call("GET", f"/state/{side}?{urlencode(asked, doseq=True)}", KeyRows)
+
+    def state_count(self) -> StateCount:
+        self.query()
+        return self._call("GET", "/state", StateCount)
 
     def _call(
         self, method: str, path: str, view: type[_View], seconds: float = _SLOW_SECONDS

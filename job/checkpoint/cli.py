@@ -31,16 +31,15 @@ from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.failures import failure_of
 from job.spark.session import Jvm
-from job.spec.sides import SIDES, Side
+from job.spec.sides import Side
 
 STOP_THE_QUERY = (
     "the command needs a checkpoint that does not change. Stop the query with "
     "`streamjoin stop`, and repeat the command"
 )
 CALL_THE_JOB = (
-    "a running job returns the rows itself: `streamjoin explain SPEC --key …` explains the records "
-    "of both sides, and `GET /v1/query/state/left?key=…` returns the rows. To use this command, "
-    "stop the query with `streamjoin stop`"
+    "a running job returns the rows itself: set STREAMJOIN_SOCKET to its socket, or call "
+    "its service with --url. If its query is FAILED, stop it first with `streamjoin stop`"
 )
 
 
@@ -182,19 +181,6 @@ def state(
         if key:
             return reader.rows(side, key, batch_id, limit=1_000, cancel=never)
         return reader.count_rows(batch_id, cancel=never)
-
-
-def state_lines(found: KeyRows | StateCount) -> Iterator[str]:
-    if isinstance(found, KeyRows):
-        rows, batch_id = len(found.rows), found.batch_id
-        yield f"{rows} {found.side} rows with key {found.key} in state after batch {batch_id}"
-        yield from (row.model_dump_json() for row in found.rows)
-        return
-    for name in SIDES:
-        for part in found.side(name).partitions:
-            unmatched = part.unmatched_rows
-            more = "" if unmatched is None else f", {unmatched:,} without a match so far"
-            yield f"{name} state partition {part.partition}: {part.rows:,} rows{more}"
 
 
 def _fingerprint(plan: JoinPlan, opened: OpenCheckpoint) -> tuple[str, bool]:

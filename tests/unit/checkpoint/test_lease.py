@@ -107,7 +107,10 @@ def overwrite_each_document(folder: DocumentFolder, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(
     ("remedy", "text"),
-    [(STOP_THE_QUERY, "with `streamjoin stop`"), (CALL_THE_JOB, "`streamjoin explain SPEC --key")],
+    [
+        (STOP_THE_QUERY, "with `streamjoin stop`"),
+        (CALL_THE_JOB, "set STREAMJOIN_SOCKET to its socket"),
+    ],
 )
 def test_command_reports_its_remedy_and_not_that_of_a_second_job(
     folder: DocumentFolder, monkeypatch: pytest.MonkeyPatch, remedy: str, text: str

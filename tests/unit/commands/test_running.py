@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from job.__main__ import app
 from job.api import screen
-from job.protocol.calls import Command, Explain
+from job.protocol.calls import Command, Explain, State
 from job.protocol.control import control_socket
 from job.protocol.reports import CommandReport
 from job.protocol.status import QueryState
@@ -271,6 +271,10 @@ def test_service_answers_as_the_socket(
         assert explained.stdout.endswith("The query is PAUSED.\n"), explained.stderr
         at = datetime(2026, 11, 20, 9, tzinfo=UTC)
         assert Explain(key=["a", "ä&"], limit=20, since=at) == job.last_request
+        rows = streamjoin("state", *through, "--side", "right", "--key", "ä&")
+        assert "1 left rows with key ['7']" in rows.stdout, rows.stderr
+        assert State(side="right", key=["ä&"], limit=100) == job.last_request
+        assert "right state partition 1: 90 rows\n" in streamjoin("state", *through).stdout
 
         job.allowed = ("restart",)
         assert "pause is not possible" in streamjoin("pause", *through).stderr

@@ -207,7 +207,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "class_archive": (),
     "commands": (
         *("program", "user", "output", "setup", "spec_file", "change", "compare", "checkpoint"),
-        *("dead_letters", "init", "running", "explain", "watch", "verify", "topics"),
+        *("dead_letters", "init", "running", "explain", "state", "watch", "verify", "topics"),
         "check",
     ),
     "__main__": (),
