@@ -24,6 +24,7 @@ from job.commands.explain import explain
 from job.commands.init import init
 from job.commands.output import AsJson, print_facts
 from job.commands.program import run_program
+from job.commands.reset import reset
 from job.commands.running import RUNNING_PANEL, add_running_commands
 from job.commands.setup import setup
 from job.commands.spec_file import (
@@ -264,6 +265,9 @@ def run(
 
 
 add_running_commands(app)
+app.command(
+    rich_help_panel=RUNNING_PANEL, epilog="Example: streamjoin reset join.yaml --start earliest"
+)(reset)
 app.command(rich_help_panel=RUNNING_PANEL, epilog="Example: streamjoin watch join.yaml")(watch)
 app.command(
     rich_help_panel=RUNNING_PANEL, epilog="Example: streamjoin state join.yaml --side left --key 42"

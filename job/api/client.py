@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from job.api.offsets import OffsetsView
 from job.api.query import QueryView, RestartView
+from job.api.start_requests import OffsetsRequest, ResetRequest, confirm, new_offsets
 from job.errors import ConflictError, JobUnavailableError, RequestError, SecurityError
 from job.protocol import calls
 from job.protocol.caller import ANSWER_SECONDS, call
@@ -67,6 +68,10 @@ class JobClient(Protocol):
         Raises ConflictError if the state of the query forbids the command.
         """
 
+    def reset(self, request: ResetRequest | OffsetsRequest, reason: str | None) -> QueryView:
+        """The state once the job has accepted the reset. Raises ConflictError unless the query is
+        STOPPED, RequestError if the request does not fit the query."""
+
     def explain(self, key: Sequence[str], since: datetime | None) -> KeyExplanation:
         """As GET /v1/query/explain. Raises RequestError if the key does not fit the spec,
         ConflictError if the query is neither RUNNING nor PAUSED."""
@@ -95,16 +100,21 @@ class SocketClient:
     def command(self, verb: QueryVerb, reason: str | None) -> QueryView:
         self._status()
         spec_file = self._read_spec() if verb == "restart" else None
-        not_after = datetime.now(UTC) + timedelta(seconds=ANSWER_SECONDS)
-        sender: dict[str, Any] = {
-            "by": f"user:{self._user}",
-            "not_after": not_after,
-            "reason": reason,
-        }
+        sender = self._sender(reason)
         if spec_file is None:
             return QueryView.of(self._call(_COMMANDS[verb](**sender)), datetime.now(UTC))
         status = self._call(calls.Restart(**sender, reads_spec=True))
         return RestartView.after(status, datetime.now(UTC), spec_file)
+
+    def reset(self, request: ResetRequest | OffsetsRequest, reason: str | None) -> QueryView:
+        status = self._status()
+        confirm(request.confirm, status)
+        if isinstance(request, ResetRequest):
+            starts = request.starts
+        else:
+            starts = new_offsets(request, status)
+        status = self._call(calls.Reset(**self._sender(reason), starts=starts))
+        return QueryView.of(status, datetime.now(UTC))
 
     def explain(self, key: Sequence[str], since: datetime | None) -> KeyExplanation:
         self._status()
@@ -119,6 +129,11 @@ class SocketClient:
     def state_count(self) -> StateCount:
         self._status()
         return self._result(calls.StateCount(), StateCount)
+
+    def _sender(self, reason: str | None) -> dict[str, Any]:
+        """Fields of each command."""
+        not_after = datetime.now(UTC) + timedelta(seconds=ANSWER_SECONDS)
+        return {"by": f"user:{self._user}", "not_after": not_after, "reason": reason}
 
     def _read_spec(self) -> str:
         return self._result(calls.ReadSpec(within_seconds=_SLOW_SECONDS), SpecFileResult).message
@@ -191,8 +206,13 @@ class HttpClient:
     def command(self, verb: QueryVerb, reason: str | None) -> QueryView:
         self.query()
         view = RestartView if verb == "restart" else QueryView
-        query = "" if reason is None else f"?{urlencode({'reason': reason})}"
-        return self._call(_METHODS[verb], f"/{verb}{query}", view)
+        return self._call(_METHODS[verb], f"/{verb}{_reason_query(reason)}", view)
+
+    def reset(self, request: ResetRequest | OffsetsRequest, reason: str | None) -> QueryView:
+        self.query()
+        is_named = isinstance(request, ResetRequest)
+        method, path = ("POST", "/reset") if is_named else ("PATCH", "/offsets")
+        return self._call(method, f"{path}{_reason_query(reason)}", QueryView, body=request)
 
     def explain(self, key: Sequence[str], since: datetime | None) -> KeyExplanation:
         self.query()
@@ -211,13 +231,22 @@ class HttpClient:
         return self._call("GET", "/state", StateCount)
 
     def _call(
-        self, method: str, path: str, view: type[_View], seconds: float = _SLOW_SECONDS
+        self,
+        method: str,
+        path: str,
+        view: type[_View],
+        seconds: float = _SLOW_SECONDS,
+        body: BaseModel | None = None,
     ) -> _View:
         headers = {"Accept": "application/json"}
+        data = None
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+            data = body.model_dump_json(exclude_unset=True).encode()
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         address = f"{self._url}/v1/query{path}"
-        request = urllib.request.Request(address, method=method, headers=headers)  # noqa: S310
+        request = urllib.request.Request(address, data, headers, method=method)  # noqa: S310
         try:
             with self._opener.open(request, timeout=seconds) as answer:
                 return view.model_validate_json(answer.read())
@@ -235,6 +264,10 @@ class HttpClient:
                 f"no service answers at {self._url} ({reason}): check --url, and that the service "
                 "runs. SSL_CERT_FILE is the file with a private certificate authority"
             ) from error
+
+
+def _reason_query(reason: str | None) -> str:
+    return "" if reason is None else f"?{urlencode({'reason': reason})}"
 
 
 def _scheme_and_host(url: str) -> tuple[str, str]:

@@ -28,6 +28,7 @@ from job.delivery.exactly_once import check_ownership
 from job.errors import CheckpointError, ConflictError, RetentionError
 from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.preflight import check_topics
+from job.kafka.reset_remedy import reset_remedy
 from job.kafka.retention import Gap, find_gaps, next_offsets
 from job.kafka.security import KafkaAccess
 from job.kafka.topic_ids import TopicIdentity
@@ -42,7 +43,7 @@ from job.replay.replay import has_complete_state
 from job.settings import JobSettings
 from job.spec.output import Delivery
 
-_RESET = "To continue with empty state, `stop`, then POST /v1/query/reset"
+_RESET = f"To continue with empty state: {reset_remedy()}"
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from job.api.client import JobClient, QueryVerb
     from job.api.query import QueryView
 
-_POLL_SECONDS = 0.2
+POLL_SECONDS = 0.2
 RUNNING_PANEL = "Watch and control the running job"
 """Panel of the help."""
 _STATES: "Mapping[QueryVerb, QueryState]" = {
@@ -119,8 +119,7 @@ def _query_command(verb: "QueryVerb") -> Callable[..., None]:
     ) -> None:
         from job.api.query import RestartView
 
-        if reason is not None and len(reason) > REASON_CHARS_MAX:
-            raise typer.BadParameter(f"--reason has more than {REASON_CHARS_MAX} characters")
+        check_reason(reason)
         with connected(spec, url, token_file) as client:
             before = client.query()
             accepted = after = client.command(verb, reason)
@@ -130,6 +129,12 @@ def _query_command(verb: "QueryVerb") -> Callable[..., None]:
         print_facts(after, [*lines, f"{after.name} is {after.state}"], as_json=as_json)
 
     return command
+
+
+def check_reason(reason: str | None) -> None:
+    """Raises BadParameter if the job would refuse the reason."""
+    if reason is not None and len(reason) > REASON_CHARS_MAX:
+        raise typer.BadParameter(f"--reason has more than {REASON_CHARS_MAX} characters")
 
 
 @contextmanager
@@ -175,7 +180,7 @@ def _await_effect(
         is_other_run = verb != "restart" or now.run_id != before.run_id
         return now if now.state is _STATES[verb] and is_other_run else None
 
-    after = wait_until(has_taken_effect, seconds, _POLL_SECONDS)
+    after = wait_until(has_taken_effect, seconds, POLL_SECONDS)
     if after is not None:
         return after
     try:

@@ -31,6 +31,7 @@ from job.delivery.markers import MarkerReader, encoded, marker_key
 from job.delivery.slots import Slot, Target, slot_of
 from job.errors import CheckpointError, DeliveryError
 from job.kafka.clients import produce
+from job.kafka.reset_remedy import reset_remedy
 from job.plan.plan import JoinPlan
 
 # Producers that connect at the same time.
@@ -217,7 +218,7 @@ def _refusal(target: Target, foreign: Collection[str], *, is_new: bool) -> Check
         )
     return CheckpointError(
         f"{message}That query has replaced this one. End the other job or this one; "
-        "to start this one with empty state, `stop`, then POST /v1/query/reset"
+        f"to start this one with empty state: {reset_remedy()}"
     )
 
 

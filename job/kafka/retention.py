@@ -3,7 +3,6 @@
 Spark fails only when it reads, and names one partition, but neither the lost offsets nor a remedy.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -11,17 +10,17 @@ from job.errors import RetentionError
 from job.event_time.partitions import Offsets
 from job.kafka.clients import EARLIEST, LATEST, AdminClient, list_offsets_of_topics
 from job.kafka.kafka_admin import KafkaAdmin
+from job.kafka.reset_remedy import reset_remedy
 from job.plan.plan import JoinPlan
 from job.spec.sides import SIDES, Side
 from job.spec.source_topics import SourceTopics
 from job.spec.start_positions import StartPositions
 
-STOP_A_JOB = "`stop` (a job that has ended: `streamjoin run SPEC --keep-running` before)"
 _CONTINUE = "To continue without them: "
 _KEEP_STATE = (
-    "To continue without them and keep the state: `stop`, or end the job; then `streamjoin "
-    "checkpoint skip-gap SPEC`; then `resume`, or start the job. To continue without them and "
-    "without the state: "
+    "To continue without them and keep the state: `streamjoin stop SPEC`, or end the job; then "
+    "`streamjoin checkpoint skip-gap SPEC`; then `streamjoin resume SPEC`, or start the job. To "
+    "continue without them and without the state: "
 )
 
 
@@ -134,18 +133,16 @@ def _gaps(
 
 def _describe_gaps(plan: JoinPlan, gaps: list[Gap], *, keeps_state: bool) -> str:
     lines = "\n".join(f"  {gap}" for gap in gaps)
-    body = {
-        side: {str(gap.partition): gap.resume_offset for gap in gaps if gap.side == side}
+    offsets = {
+        side: {gap.partition: gap.resume_offset for gap in gaps if gap.side == side}
         for side in SIDES
         if any(gap.side == side for gap in gaps)
     }
-    request = f"PATCH /v1/query/offsets with {json.dumps(body)}"
-    if any(plan.side(side).topics.are_several for side in SIDES):
-        request = 'POST /v1/query/reset with {"start": "earliest"}'
+    # The offsets of a reset have no topic.
+    are_several = any(plan.side(side).topics.are_several for side in SIDES)
     return (
         f"records were deleted before they were read:\n{lines}\n"
         "Retention or a user deleted them, or the topic was created again; their results would be "
         f"missing silently. {_KEEP_STATE if keeps_state else _CONTINUE}"
-        f"{STOP_A_JOB}, then {request} (and the query's name as `confirm`), then `resume`. "
-        "The join starts there with empty state: rows now in state are not joined"
+        f"{reset_remedy(None if are_several else offsets)}"
     )

@@ -5,7 +5,6 @@ stores offsets by name only: in the new topic it skips as many records as it has
 one. The ids are compared at each start, when a paused query is resumed, and by the broker watch.
 """
 
-import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from job.errors import CheckpointError, RetentionError, StreamjoinError
 from job.event_time.partitions import Offsets
 from job.kafka.clients import ANSWER_SECONDS, AdminClient, answer
 from job.kafka.kafka_admin import KafkaAdmin
-from job.kafka.retention import STOP_A_JOB
+from job.kafka.reset_remedy import reset_remedy
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
 from job.spec.output import Delivery
@@ -187,19 +186,15 @@ def _input_topic_error(
         if name in changed
     )
     if any(plan.side(side).topics.are_several for side in SIDES):
-        read = None  # the request would need the topic of each offset
+        read = None  # the offsets of a reset have no topic
     counts = {} if read is None else {s: described[plan.side(s).topic].partitions for s in sides}
+    offsets = None  # those of partitions that no longer exist cannot be kept
     if read is not None and all(max(read[side], default=0) < counts[side] for side in sides):
-        body = {side: {str(number): 0 for number in range(counts[side])} for side in sides}
-        request = f"PATCH /v1/query/offsets with {json.dumps(body)}"
-    else:  # offsets of partitions that no longer exist cannot be kept
-        request = 'POST /v1/query/reset with {"start": "earliest"}'
+        offsets = {side: dict.fromkeys(range(counts[side]), 0) for side in sides}
     return RetentionError(
         f"input topics were deleted and created again:\n{lines}\n"
         "The offsets in the checkpoint belong to the deleted topics, so records of the new ones "
-        f"would be skipped. To read the new ones from the beginning: {STOP_A_JOB}, then {request} "
-        "(and the query's name as `confirm`), then `resume`. The join starts again with empty "
-        "state: rows now waiting in state are not joined"
+        f"would be skipped. To read the new ones from the beginning: {reset_remedy(offsets)}"
     )
 
 
@@ -229,5 +224,5 @@ def _commit_topic_error(plan: JoinPlan, what: str) -> CheckpointError:
         f"output.commit_topic {plan.output.commit_topic} {what}: the markers of delivered "
         "results are lost, so results could be delivered twice. To continue, run with `delivery: "
         "at_least_once` until a batch has ended (its results may be delivered twice), then with "
-        "exactly_once again; or `stop`, then POST /v1/query/reset to start with empty state"
+        f"exactly_once again; or reset the query: {reset_remedy()}"
     )

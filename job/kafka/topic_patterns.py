@@ -7,6 +7,7 @@ import structlog
 from job.errors import TopicError
 from job.kafka.clients import ANSWER_SECONDS, AdminClient
 from job.kafka.kafka_admin import KafkaAdmin
+from job.kafka.reset_remedy import reset_remedy
 from job.kafka.security import KafkaAccess
 from job.plan.fingerprint import recorded_topics
 from job.plan.plan import JoinPlan
@@ -68,7 +69,5 @@ def _missing(side: Side, topics: list[str], access: KafkaAccess) -> str:
         f"{side}.topic_pattern: the query has read {', '.join(topics)}, and "
         f"{access.bootstrap_servers} has no such topic, or the job may not describe it: grant "
         "Describe on it. If the topic was deleted, its unread records are lost; to continue with "
-        'the other topics: `stop`, then POST /v1/query/reset with {"start": "earliest"} (and the '
-        "query's name as `confirm`), then `resume`. The join starts again with empty state: rows "
-        "now waiting in state are not joined"
+        f"the other topics: {reset_remedy()}"
     )

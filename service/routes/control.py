@@ -6,13 +6,13 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from job.api.query import QueryView, RestartView
+from job.api.start_requests import OffsetsRequest, ResetRequest, confirm, new_offsets
 from job.protocol import calls
 from job.protocol.results import ChangePlanResult, SpecFileResult, UndoResult
 from job.settings import STATE_PARTITIONS_MAX
 from service.access import Controller, ControlRoute
 from service.routes.dependencies import DENIED, Job, now, problems
 from service.routes.validate import SPEC_BODY, spec_in_body
-from service.start_requests import OffsetsRequest, ResetRequest, confirm, new_offsets
 
 Reason = Annotated[
     str | None,

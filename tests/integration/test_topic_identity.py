@@ -36,7 +36,7 @@ def test_recreated_input_is_refused_on_resume_while_running_and_at_a_start(
         assert_refused(pairs, job.wait_for_failure(1), "left")
         assert list(range(10)) == pairs.numbers()
 
-        reset(job, {"left": {"0": 0, "1": 0}, "right": read(job, "right")})
+        reset(job, "--left", "0=0,1=0")
         job.ask("resume")
         job.wait_for_offsets(left=50, right=60)
         assert list(range(60)) == pairs.numbers()
@@ -48,7 +48,7 @@ def test_recreated_input_is_refused_on_resume_while_running_and_at_a_start(
 
         job.start()
         assert_refused(pairs, job.wait_for_failure(1), "right")
-        reset(job, {"left": "earliest", "right": "earliest"})
+        reset(job, "--start", "earliest")
         job.ask("resume")
         job.wait_for_offsets(left=190, right=140)
         assert 0 == job.terminate()
@@ -67,26 +67,12 @@ def assert_refused(pairs: Pairs, failure: Failure | None, side: str) -> None:
     assert failure is not None
     assert "retention" == failure.code
     assert f"{side}.topic {pairs.name}.{side} (topic id " in failure.message
-    assert f'PATCH /v1/query/offsets with {{"{side}": {{"0": 0, "1": 0}}}}' in failure.message
+    assert f"`streamjoin reset SPEC --{side} 0=0,1=0`" in failure.message
 
 
-def reset(job: Job, starts: dict[str, object]) -> None:
-    job.ask("stop")
-    job.wait_for_state("STOPPED")
-    job.ask("reset", starts=starts)
-
-    def done() -> bool:
-        status = job.status()
-        report = status.last_reset if status else None
-        assert report is None or report.error is None, report.error
-        return report is not None and report.completed_at is not None
-
-    wait_until(done, START_SECONDS, "the checkpoint has been reset")
-
-
-def read(job: Job, side: str) -> dict[str, int]:
-    status = job.status()
-    assert status is not None
-    assert status.brokers is not None
-    offsets = getattr(status.brokers, side).read
-    return {str(partition): offset for partition, offset in offsets.items()}
+def reset(job: Job, *start: str) -> None:
+    """With the commands that the message names."""
+    spec = str(job.spec_file)
+    for command in (("stop", spec), ("reset", spec, *start, "--yes")):
+        done = job.command(*command)
+        assert 0 == done.returncode, done.stderr

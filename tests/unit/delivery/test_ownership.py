@@ -74,7 +74,7 @@ def test_reset_is_consent_once() -> None:
 
 
 def test_query_that_was_replaced_cannot_take_its_name_back() -> None:
-    with pytest.raises(CheckpointError, match="POST /v1/query/reset"):
+    with pytest.raises(CheckpointError, match="streamjoin reset SPEC --start earliest"):
         replaced(Checkpoint(last_batch_id=7), {"newest"}, new_query=True)
 
 

@@ -39,7 +39,7 @@ def test_each_way_to_continue_is_named(
     message = str(refusal.value)
     assert "  a partition 1: offsets 5 to 8 (4 records)" in message
     assert ("`streamjoin checkpoint skip-gap SPEC`" in message) == keeps_state
-    assert 'PATCH /v1/query/offsets with {"left": {"1": 9}' in message
+    assert "`streamjoin reset SPEC --left 1=9" in message
     assert ("b partition 0: was read up to offset 6, and now ends at 3" in message) == (
         TRUNCATED in gaps
     )

@@ -77,7 +77,7 @@ def test_topic_that_is_no_longer_used_is_removed(broker: Broker, identity: Topic
     )
 
 
-def test_input_that_was_created_again_is_refused_with_the_request_that_helps(
+def test_input_that_was_created_again_is_refused_with_the_command_that_helps(
     broker: Broker, identity: TopicIdentity
 ) -> None:
     recorded = broker.ids
@@ -86,12 +86,12 @@ def test_input_that_was_created_again_is_refused_with_the_request_that_helps(
         identity.begin(PLAN, KafkaAdmin(ACCESS), recorded, nothing)
     for text in (
         "right.topic clicks (topic id clicks-1 in the checkpoint, clicks-2 on the broker)",
-        'PATCH /v1/query/offsets with {"right": {"0": 0, "1": 0}}',
+        "then `streamjoin reset SPEC --right 0=0,1=0`, then `streamjoin resume SPEC`",
     ):
         assert text in str(refusal.value)
 
     broker.recreate("clicks", partitions=1)
-    with pytest.raises(RetentionError, match="POST /v1/query/reset"):
+    with pytest.raises(RetentionError, match="streamjoin reset SPEC --start earliest"):
         identity.begin(PLAN, KafkaAdmin(ACCESS), recorded, nothing)
 
 
@@ -177,7 +177,7 @@ def test_id_is_printed_as_kafka_prints_it() -> None:
     assert topic_ids._text(Uuid(0, 0)) is None
 
 
-def test_recreated_topic_of_several_is_named_with_a_request_that_the_service_accepts(
+def test_recreated_topic_of_several_is_named_with_a_command_that_the_job_accepts(
     broker: Broker,
 ) -> None:
     made = plan(left__topic=None, left__topics=["impressions", "clicks"], right__topic="dead")
@@ -188,4 +188,4 @@ def test_recreated_topic_of_several_is_named_with_a_request_that_the_service_acc
     identity.check(CLIENT)
     assert isinstance(identity.failure, RetentionError)
     assert "left.topic clicks (topic id clicks-1" in str(identity.failure)
-    assert "POST /v1/query/reset" in str(identity.failure)
+    assert "streamjoin reset SPEC --start earliest" in str(identity.failure)

@@ -56,7 +56,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("reasons", "reports", "progress", "latency", "totals", "status", "results", "calls"),
         *("control", "caller", "unavailable"),
     ),
-    "api": ("view", "freshness", "query", "offsets", "client", "texts", "screen"),
+    "api": (
+        *("view", "freshness", "query", "offsets", "start_requests", "client", "texts", "screen"),
+    ),
     "formats": (),
     "plan": (
         "tuning",
@@ -106,7 +108,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "event_time": ("partitions", "watermark", "fair_reading", "interval", "history"),
     "replay": ("cut", "replay"),
     "kafka": (
-        *("msk", "security"),
+        *("msk", "security", "reset_remedy"),
         "clients",
         "kafka_admin",
         "acls",
@@ -207,7 +209,17 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "class_archive": (),
     "commands": (
         *("program", "user", "output", "setup", "spec_file", "change", "compare", "checkpoint"),
-        *("dead_letters", "init", "running", "explain", "state", "watch", "verify", "topics"),
+        *(
+            "dead_letters",
+            "init",
+            "running",
+            "reset",
+            "explain",
+            "state",
+            "watch",
+            "verify",
+            "topics",
+        ),
         "check",
     ),
     "__main__": (),

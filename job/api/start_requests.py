@@ -109,8 +109,8 @@ def new_offsets(request: OffsetsRequest, status: JobStatus) -> StartPositions:
     """All partitions of both sides; RequestError if a partition or an offset does not exist."""
     for side in status.topics:
         raise RequestError(
-            f"the {side} side can read several topics, and offsets have no topic: use POST "
-            "/v1/query/reset with earliest, latest or a time"
+            f"the {side} side can read several topics, and offsets have no topic: reset the "
+            "query to earliest, latest or a time (`streamjoin reset --start`, POST /v1/query/reset)"
         )
     brokers = status.brokers
     left, right = (
@@ -141,12 +141,12 @@ def _side_offsets(
     if missing := ends.keys() - starts.keys():
         raise RequestError(
             f"{side}: the read offset of partition {_listed(missing)} is unknown: set an offset "
-            "for each partition, or use POST /v1/query/reset"
+            "for each partition, or reset the query to earliest, latest or a time"
         )
     if not starts:
         raise RequestError(
             f"{side}: the read offsets are unknown: set an offset for each partition, "
-            "or use POST /v1/query/reset"
+            "or reset the query to earliest, latest or a time"
         )
     return starts
 
