@@ -126,9 +126,19 @@ def _query_command(verb: "QueryVerb") -> Callable[..., None]:
             if wait:
                 after = _await_effect(verb, client.query, before, wait)
         lines = [accepted.spec_file] if isinstance(accepted, RestartView) else []
-        print_facts(after, [*lines, f"{after.name} is {after.state}"], as_json=as_json)
+        lines.append(f"{after.name} is {after.state}")
+        if after.state is QueryState.RUNNING and _waits_for_first_batch(before, after):
+            lines.append("its first batch has not ended yet: look again with `streamjoin status`")
+        print_facts(after, lines, as_json=as_json)
 
     return command
+
+
+def _waits_for_first_batch(before: "QueryView", now: "QueryView") -> bool:
+    """Whether the query was started since `before`, and has made no progress."""
+    progress_at = now.last_progress_at
+    has_progress = progress_at is not None and progress_at >= now.state_since
+    return now.run_id != before.run_id and not has_progress
 
 
 def check_reason(reason: str | None) -> None:
@@ -164,7 +174,11 @@ def _await_effect(
     verb: "QueryVerb", read: "Callable[[], QueryView]", before: "QueryView", seconds: float
 ) -> "QueryView":
     """The state once the command has taken effect. Raises QueryError if the query fails instead,
-    JobUnavailableError after `seconds`."""
+    JobUnavailableError after `seconds`.
+
+    A start has taken effect once the query has made progress: a query that fails in its first batch
+    is RUNNING before.
+    """
 
     def has_taken_effect() -> "QueryView | None":
         try:
@@ -177,8 +191,11 @@ def _await_effect(
                 f"{verb} was accepted, and the query has failed: {now.last_failure.message}",
                 retryable=False,
             )
-        is_other_run = verb != "restart" or now.run_id != before.run_id
-        return now if now.state is _STATES[verb] and is_other_run else None
+        if now.state is not _STATES[verb]:
+            return None
+        if verb == "restart" and now.run_id == before.run_id:
+            return None
+        return None if _waits_for_first_batch(before, now) else now
 
     after = wait_until(has_taken_effect, seconds, POLL_SECONDS)
     if after is not None:
@@ -190,6 +207,8 @@ def _await_effect(
             f"{verb} was accepted, and the job has ended since: its log contains the reason, and "
             "`streamjoin run` starts it again"
         ) from error
+    if now.state is _STATES[verb] and now.run_id != before.run_id:
+        return now  # and the caller reports that the first batch has not ended
     failure = "" if now.last_failure is None else f". Its last failure: {now.last_failure.message}"
     raise JobUnavailableError(
         f"{verb} was accepted, and the query is still {now.state} after {seconds:g} s: look again "

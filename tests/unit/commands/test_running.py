@@ -5,7 +5,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from signal import default_int_handler
@@ -18,7 +18,7 @@ from job.api import screen
 from job.protocol.calls import Command, Explain, State
 from job.protocol.control import control_socket
 from job.protocol.reports import CommandReport
-from job.protocol.status import QueryState
+from job.protocol.status import JobStatus, QueryState
 from tests.unit.service.answers import all_answers
 from tests.unit.service.browser import serving_page
 from tests.unit.service.builders import (
@@ -183,6 +183,53 @@ def test_query_that_fails_after_the_command_exits_1_with_its_reason(
 
     assert 1 == failed.exit_code
     assert "the query has failed: no broker answers at localhost:9092" in failed.stderr
+
+
+def start_without_progress(job: SmallJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command starts a run that is RUNNING, and whose first batch has not ended."""
+    since = NOW + timedelta(seconds=1)
+    run = {"state": QueryState.RUNNING, "run_id": "run-3", "state_since": since}
+
+    def start(_: Command) -> None:
+        job.current = job.current.model_copy(update=run)
+
+    monkeypatch.setattr(job, "command", start)
+
+
+@pytest.mark.parametrize("verb", ["resume", "restart"])
+def test_start_that_fails_in_its_first_batch_exits_1_with_its_reason(
+    verb: str, spec: Path, job: SmallJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_without_progress(job, monkeypatch)
+    reads = iter(range(10))
+    answer = job.status
+
+    def fail_at_the_third_read_of_the_run() -> JobStatus:
+        if job.current.run_id == "run-3" and next(reads) == 3:
+            job.current = status(QueryState.FAILED, last_failure=NO_BROKER)
+        return answer()
+
+    monkeypatch.setattr(job, "status", fail_at_the_third_read_of_the_run)
+    failed = streamjoin(verb, spec)
+
+    assert 1 == failed.exit_code
+    assert "the query has failed: no broker answers at localhost:9092" in failed.stderr
+
+
+def test_start_takes_effect_with_its_first_progress(
+    spec: Path, job: SmallJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_without_progress(job, monkeypatch)
+    long_batch = streamjoin("resume", spec, "--wait", "0.1")
+
+    assert 0 == long_batch.exit_code, long_batch.stderr
+    first, second = long_batch.stdout.splitlines()
+    assert "ad_attribution is RUNNING" == first
+    assert "its first batch has not ended yet: look again with `streamjoin status`" == second
+
+    progress = {"run_id": "run-2", "last_progress_at": NOW + timedelta(seconds=2)}
+    job.current = job.current.model_copy(update=progress)
+    assert "ad_attribution is RUNNING\n" == streamjoin("resume", spec).stdout
 
 
 def test_refused_command_exits_1_with_the_reason(spec: Path, job: SmallJob) -> None:
