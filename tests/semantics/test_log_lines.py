@@ -1,8 +1,10 @@
-"""Lines of Spark in the log with STREAMJOIN_LOG_FORMAT=json, of a JVM that starts as in a job."""
+"""Lines of Spark in the log, of a JVM that starts as in a job."""
 
 import json
 import subprocess
 import sys
+
+from job.spark import failures
 
 # Logs a warning of a batch with an exception and a secret, and messages of Spark's classes. Writes
 # a line past the logger.
@@ -51,4 +53,54 @@ def test_each_line_is_an_object_with_the_documented_fields_and_no_error_is_logge
     assert 'se"cret' not in ended.stderr
     assert ["Row size is larger than the block size"] == [
         line["event"] for line in lines if line.get("logger", "").startswith("org.apache.spark")
+    ]
+
+
+# Logs errors of tasks, as Spark does: with the stack trace in the message.
+FAILING_TASKS = """
+import sys
+from contextlib import closing
+from job.logs import log_to_stderr
+from job.plan.tuning import CONF
+from job.redaction import Redaction
+from job.settings import JobSettings
+from job.spark.session import Jvm
+
+settings, redaction = JobSettings(driver_memory="512m"), Redaction()
+with closing(Jvm(settings, CONF["spark.driver.extraJavaOptions"], redaction)) as jvm:
+    java = jvm.session(settings, {}).sparkContext._jvm
+    logger = java.org.slf4j.LoggerFactory.getLogger("org.apache.spark.scheduler.TaskSetManager")
+    for error in sys.argv[1:]:
+        frame = "\\n\\tat org.A.f(A.java:1)\\n"
+        logger.warn(f"Lost task: {error}{frame}")
+        logger.warn(f"Lost task: wrapped{frame}Caused by: {error}\\n\\tat org.B")
+"""
+EXPLAINED = [
+    failures._RAISED,
+    *failures._DAMAGE,
+    *failures._DISK_FULL,
+    *failures._CANNOT_WRITE,
+    *failures._REGISTRY,
+    *failures._SECURITY,
+    *failures._OFFSET_LOST,
+    "org.apache.kafka.common.errors.SaslAuthenticationException",
+]
+
+
+def test_readable_log_has_the_stack_trace_of_a_task_only_if_no_rule_explains_its_error() -> None:
+    unknown = "java.lang.IllegalStateException"
+    ended = subprocess.run(
+        [sys.executable, "-c", FAILING_TASKS, *EXPLAINED, unknown],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert 0 == ended.returncode, ended.stderr
+    explained, separator, rest = ended.stderr.partition(f"Lost task: {unknown}")
+    assert separator
+    assert "\tat " not in explained
+    assert 2 * len(EXPLAINED) == explained.count("Lost task: ")
+    assert all(f"Lost task: {error}\n" in explained for error in EXPLAINED)
+    assert ["\tat org.A.f(A.java:1)"] * 2 + ["\tat org.B"] == [
+        line for line in rest.splitlines() if line.startswith("\tat ")
     ]
