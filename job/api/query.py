@@ -26,6 +26,8 @@ class BatchView(View):
     """Start of the batch."""
     duration_seconds: float
     """Duration of the batch."""
+    phase_seconds: dict[str, float]
+    """Duration of each phase; trigger_execution is the whole batch."""
     input_records: int
     """Records read from both topics."""
     output_records: int

@@ -4,13 +4,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from job.api.offsets import OffsetsView
-from job.api.query import QueryView, SideView
+from job.api.query import BatchView, QueryView, SideView
 from job.protocol.reports import CommandReport
 from job.protocol.status import QueryState
 from job.spec.durations import rounded_text
 from job.spec.sides import SIDES
 
 UNKNOWN = "-"
+_WHOLE_BATCH = "trigger_execution"
+_PHASES_MAX = 4
+"""Phases of a batch in a line: the others take a few milliseconds."""
 
 
 def state_lines(query: QueryView, now: datetime) -> Iterator[str]:
@@ -116,8 +119,16 @@ def query_rows(query: QueryView, now: datetime) -> Iterator[tuple[str, str]]:
     if (batch := query.last_batch) is not None:
         records = f"{batch.input_records:,} records, {batch.output_records:,} results"
         yield "last batch", f"{batch.duration_seconds:.2f} s, {records}"
+        yield "its phases", _phases(batch)
     if query.brokers is not None and not query.brokers.reachable:
         yield "brokers", f"no answer: {query.brokers.error}"
+
+
+def _phases(batch: BatchView) -> str:
+    """`add_batch 0.25 s, query_planning 0.04 s`, the longest first."""
+    phases = {name: s for name, s in batch.phase_seconds.items() if name != _WHOLE_BATCH}
+    longest = sorted(phases, key=lambda name: -phases[name])[:_PHASES_MAX]
+    return ", ".join(f"{name} {phases[name]:.2f} s" for name in longest) or UNKNOWN
 
 
 def _watermark(query: QueryView, now: datetime) -> str:

@@ -40,8 +40,6 @@ class SideBatchView(View):
 class PastBatchView(BatchView):
     run_id: str
     """Spark's id of the run."""
-    phase_seconds: dict[str, float]
-    """Duration of each phase; trigger_execution is the whole batch."""
     state_rows_updated: int
     """Rows written to join state."""
     state_rows_removed: int

@@ -76,6 +76,29 @@ def test_status_shows_the_running_job(spec: Path, job: SmallJob) -> None:
     assert (job.current.state, 30) == (answered["state"], answered["output_records"])
 
 
+def test_status_shows_the_longest_phases_of_the_last_batch(spec: Path, job: SmallJob) -> None:
+    phases = {
+        "latest_offset": 0.03,
+        "wal_commit": 0.05,
+        "query_planning": 0.1,
+        "add_batch": 0.25,
+        "commit_offsets": 0.04,
+        "trigger_execution": 0.5,
+    }
+    job.current = status_after(batch(phase_seconds=phases), brokers=just_polled())
+
+    shown = streamjoin("status", spec).stdout
+
+    assert (
+        "its phases  add_batch 0.25 s, query_planning 0.10 s, wal_commit 0.05 s, "
+        "commit_offsets 0.04 s\n"
+    ) in shown
+    assert (
+        phases
+        == json.loads(streamjoin("status", spec, "--json").stdout)["last_batch"]["phase_seconds"]
+    )
+
+
 def test_status_of_a_failed_query_has_the_reason_and_exit_code_1(spec: Path, job: SmallJob) -> None:
     command = CommandReport(verb="restart", by="ada@10.0.0.1", at=NOW, reason="new topic")
     job.current = status(QueryState.FAILED, last_failure=NO_BROKER, commands=[command])

@@ -58,6 +58,7 @@ def test_query_has_its_last_batch_lag_and_watermark(path: Path) -> None:
             "batch_id": 7,
             "started_at": "2026-11-20T12:00:00Z",
             "duration_seconds": 0.5,
+            "phase_seconds": {"add_batch": 0.25, "trigger_execution": 0.5},
             "input_records": 30,
             "output_records": 30,
             "late_rows": 2,
