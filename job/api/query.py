@@ -232,8 +232,9 @@ class QueryView(View):
     latency: LatencyReport | None
     """From the Kafka timestamp of a record to the end of the batch that read the record and wrote
     its matches, over the last batches, at most 100; interpolated between the oldest and the newest
-    record of a batch. Null if these batches read no record, or if the engine is real_time: most of
-    its results are visible before their interval ends."""
+    record of a batch. Batches that read records again after a change do not count. Null if the
+    other batches read no record, or if the engine is real_time: most of its results are visible
+    before their interval ends."""
     left: SideView
     """The left side."""
     right: SideView

@@ -2,6 +2,8 @@
 
 Estimated within a batch: the records are assumed to be spread evenly between the oldest and the
 newest timestamp, because reading the timestamp of each record would be too expensive.
+
+The batches of a replay do not count: the old query has delivered the results of their records.
 """
 
 from bisect import bisect_left
@@ -49,10 +51,11 @@ class Latencies(BaseModel):
 
 
 def latency_report(batches: Iterable[BatchProgress]) -> LatencyReport | None:
-    """Latency of the records of these batches. None: they read no record."""
+    """Latency of the records of these batches, without those of a replay. None: they read none."""
     spreads = [
         spread
         for batch in batches
+        if not batch.is_replay
         for side in (batch.left, batch.right)
         if (spread := _Spread.of(side, batch.ended_at)) is not None
     ]

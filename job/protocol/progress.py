@@ -109,6 +109,8 @@ class BatchProgress(_Value):
     """None: the operator is that of Spark."""
     watermark_ms: int | None
     """Watermark during the batch, epoch milliseconds. None: there was no watermark yet."""
+    is_replay: bool = False
+    """Whether the batch read records again after a change of the join: they have no latency."""
     left: SideProgress
     right: SideProgress
 

@@ -120,7 +120,7 @@ class Totals(_Value):
         counts = list(self.batch_seconds_counts)
         counts[bisect_left(BATCH_SECONDS_BOUNDS, batch.duration_seconds)] += 1
         latencies = self.latencies
-        for side in (batch.left, batch.right):
+        for side in () if batch.is_replay else (batch.left, batch.right):
             latencies = latencies.plus(side, batch.ended_at)
         return self.model_copy(
             update={

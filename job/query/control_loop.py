@@ -154,6 +154,8 @@ class ControlLoop:
         read = self._hooks.batch_read(before.latest)
         if before.latest:
             self._stats.planned(batch_id, before.latest)
+        if before.is_replaying:
+            self._stats.replayed(batch_id)
         self._apply(BatchEnded(now, read))
         if before.replay is not None:
             self._report_replay(before.replay, read.next_offsets)

@@ -74,6 +74,8 @@ class QueryStats:
         self._delivered: Counter[int] = Counter()
         self._kept_back: set[int] = set()
         """Batches whose results and dead letters are kept back."""
+        self._replays: set[int] = set()
+        """Batches of a replay that Spark has not reported yet."""
         self._retries = 0
         self._state_rows = StateRowCounter()
         self._latest_offsets: dict[int, Offsets] = {}
@@ -101,6 +103,8 @@ class QueryStats:
                 batch = batch.model_copy(update={"output_records": rows})
             batch = _with_latest_offsets(batch, self._latest_offsets.pop(batch.batch_id, {}))
             batch = self._with_counted_rows(batch)
+            batch = batch.model_copy(update={"is_replay": batch.batch_id in self._replays})
+            self._replays.discard(batch.batch_id)
             self._batches.append(self._with_state_rows(batch))
             self._next_batch_id = batch.batch_id + 1
             if batch.batch_id in self._kept_back:
@@ -144,6 +148,11 @@ class QueryStats:
             self._kept_back.add(batch_id)
             self._totals = self._totals.with_kept_back(results)
 
+    def replayed(self, batch_id: int) -> None:
+        """The batch has read records again after a change of the join."""
+        with self._lock:
+            self._replays.add(batch_id)
+
     def idle(self) -> None:
         """Spark reports that there was no new data."""
         with self._lock:
@@ -155,6 +164,7 @@ class QueryStats:
             self._offsets = self.change = None
             self.partitions = Partitions.none()
             self._batches.clear()
+            self._replays.clear()
             self._totals = self._totals.without_event_times()
 
     def on_start(

@@ -115,8 +115,9 @@ RECORDS: tuple[Metric[Snapshot], ...] = (
     histogram(
         "end_to_end_latency_seconds",
         "From the Kafka timestamp of a record to the end of the batch that read it, in seconds; "
-        "interpolated between the oldest and the newest record of the batch. With engine real_time "
-        "to the end of the interval, although most results are visible before.",
+        "interpolated between the oldest and the newest record of the batch, without batches that "
+        "read records again after a change. With engine real_time to the end of the interval, "
+        "although most results are visible before.",
         _latencies,
     ),
 )

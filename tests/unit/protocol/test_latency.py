@@ -85,6 +85,17 @@ def test_batches_without_records_have_no_quantiles() -> None:
     assert latency_report([recorded.model_copy(update={"left": nothing, "right": nothing})]) is None
 
 
+def test_batches_of_a_replay_do_not_count() -> None:
+    recorded = batch_progress(RECORDED)
+    replay = recorded.model_copy(
+        update={"is_replay": True, "left": side(900, 7_200.0, 7_200.0, recorded.ended_at)}
+    )
+
+    assert latency_report([recorded]) == latency_report([replay, recorded])
+    assert latency_report([replay]) is None
+    assert Totals().plus(recorded).latencies == Totals().plus(replay).plus(recorded).latencies
+
+
 def side(records: int, oldest: float, newest: float, end: datetime) -> SideProgress:
     """Records with timestamps that are so many seconds before `end`."""
     return SideProgress(

@@ -20,6 +20,7 @@ from job.query.stats import QueryStats
 from job.spark.interval_read import EndedInterval
 from job.spec.sides import SIDES
 from tests.unit.checkpoint.test_watermark_history import Files
+from tests.unit.protocol.test_progress import recorded
 from tests.unit.query.driven import NOW_MS, Times, both, ends
 from tests.unit.query.test_driver_in_a_replay import REPLAY
 from tests.unit.specs import plan
@@ -255,6 +256,14 @@ def test_report_of_the_replay_follows_each_batch() -> None:
     world.batch(ends(19, 16), both(99), ends(71_000, 85_000))
     assert world.stats.change is not None
     assert ("taking_over", 1) == (world.stats.change.phase, world.stats.change.records_left)
+
+
+def test_batches_of_the_replay_up_to_its_last_one_are_marked() -> None:
+    world = World(replay=REPLAY)
+    for batch_id, read in enumerate([(15, 16), (19, 16), (20, 16), (25, 25)]):
+        world.batch(ends(*read), both(99), ends(71_000, 85_000), batch_id)
+        world.stats.batch(recorded(batchId=batch_id))
+    assert [True, True, True, False] == [batch.is_replay for batch in world.stats.batches]
 
 
 @pytest.mark.parametrize(("read", "logged"), [(None, [3]), (ends(15, 16), [3]), (ends(20, 16), [])])

@@ -60,6 +60,17 @@ def test_results_and_dead_letters_that_are_kept_back_are_counted_apart() -> None
     assert 2 == sum(stats.totals.dead_letters["left"].values())
 
 
+def test_batch_of_a_replay_has_no_latency_and_the_next_one_has() -> None:
+    stats = QueryStats()
+    stats.replayed(7)
+    stats.batch(recorded(batchId=7))
+    assert stats.latency is None
+
+    stats.batch(recorded(batchId=8))
+    assert stats.latency is not None
+    assert [True, False] == [batch.is_replay for batch in stats.batches]
+
+
 def test_unreadable_report_changes_nothing() -> None:
     stats = QueryStats()
     stats.batch(json.dumps({"batchId": 1}))
