@@ -248,8 +248,8 @@ class QueryView(View):
     last_reset: ResetView | None
     """The last reset or change of offsets."""
     last_change: ChangeRequestReport | None
-    """The last requested change of the join, or its undo, while it is pending or if it was not
-    made, also in an earlier run of the job. Null: none was requested."""
+    """The last change of the join, or its undo: made, pending, or refused, also in an earlier run
+    of the job, and by `streamjoin change`. Null: there was none."""
     change: ChangeReport | None
     """Replay after a change of the join. Null: the query replaces no other query."""
     last_failure: Failure | None

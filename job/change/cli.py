@@ -34,6 +34,7 @@ from job.errors import JobUnavailableError, StreamjoinError
 from job.plan.plan import JoinPlan
 from job.protocol.caller import call
 from job.protocol.calls import Resume, Stop
+from job.protocol.reports import ChangeRequestReport
 from job.protocol.status import JobStatus, QueryState
 from job.settings import JobSettings
 from job.waiting import wait_until
@@ -79,7 +80,7 @@ def change(
         with leased(new_checkpoint):
             with _stopping_job(old_query, settings), leased(old_checkpoint):
                 made = hand_over(old_query, new_query, settings.state_partitions)
-            _carry_commands(old_query, new_query, "change", by)
+            _record(old_query, new_query, "change", by)
     return made
 
 
@@ -101,13 +102,17 @@ def undo(old: JoinPlan, new: JoinPlan, settings: JobSettings, by: str = _BY) -> 
         check_undo(old_query.checkpoint, new_query.checkpoint)
         with _stopping_job(new_query, settings), leased(new_query.checkpoint):
             hand_back(old_query, new_query)
-        _carry_commands(new_query, old_query, "undo", by)
+        _record(new_query, old_query, "undo", by)
 
 
-def _carry_commands(before: Query, after: Query, verb: Literal["change", "undo"], by: str) -> None:
-    folders = before.checkpoint.folder, after.checkpoint.folder
+def _record(before: Query, after: Query, verb: Literal["change", "undo"], by: str) -> None:
+    """Write the commands, and the report of the change, for the query that continues."""
+    folders, now = (before.checkpoint.folder, after.checkpoint.folder), datetime.now(UTC)
+    new = after.plan.checkpoint if verb == "change" else None
+    report = ChangeRequestReport(requested_by=by, requested_at=now, checkpoint=new, made_at=now)
     try:
-        carry_commands(*folders, verb, by, datetime.now(UTC))
+        carry_commands(*folders, verb, by, now)
+        files.write_request(after.checkpoint, report)
     except Exception as error:  # The change is made.
         _log.warning("commands_not_written", reason=str(error).partition("\n")[0])
 

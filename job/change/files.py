@@ -1,8 +1,8 @@
 """The files of a change, in the checkpoints of the old and the new query.
 
     <new>/change.json, <old>/changed.json   see job/checkpoint/successor.py
-    <old>/requested_change.json             the last change that was requested over HTTP, until it
-                                            is made
+    requested_change.json                   the last change: in <new> if it was made, in <old> if it
+                                            is pending or was refused
 
 Until changed.json is written, only the old query can start, then only the new one. So after a crash
 at any point exactly one query can start, and the change can be repeated.
@@ -185,7 +185,7 @@ def write_request(checkpoint: Checkpoint, report: ChangeRequestReport) -> None:
 
 
 def read_request(checkpoint: Checkpoint) -> ChangeRequestReport | None:
-    """The last requested change of the query. None: there was none, or it was made and undone."""
+    """The last change of the query. None: there was none."""
     document = read_document(checkpoint.folder, RequestedChange)
     if document is None:
         return None

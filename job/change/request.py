@@ -283,7 +283,7 @@ class ChangeRequest:
         written into the report and not raised."""
         assert self._requested is not None
         try:
-            return self._requested(resources)  # Until the job runs it, commands are refused.
+            successor = self._requested(resources)  # Until it runs, commands are refused.
         except Exception as error:
             reason = self._failure(error)
             self._report.fail(reason)
@@ -291,6 +291,8 @@ class ChangeRequest:
             self._store_report(resources)
             self._requested = None
             return None
+        self._report.made(lambda: Checkpoint(resources.session(), successor.plan.checkpoint))
+        return successor
 
     def successor_of(self, checkpoint: Checkpoint) -> PlannedSpec | None:
         """The query that continues the one of `checkpoint` after a change in an earlier run of the

@@ -1,6 +1,7 @@
 """The report of the last requested change, for the status and, in the checkpoint, for the next
 start of the job."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import structlog
@@ -41,6 +42,15 @@ class RequestReport:
         self.end_wait()
         self._update(failed_at=datetime.now(UTC), error=error)
 
+    def made(self, continuing: Callable[[], Checkpoint]) -> None:
+        """Store the report for the query that continues. `continuing`: returns its checkpoint. If
+        this fails, the log has a warning: the change is made."""
+        self._update(made_at=datetime.now(UTC))
+        try:
+            self.store(continuing())
+        except Exception as error:
+            _log.warning("change_report_not_stored", reason=str(error).partition("\n")[0])
+
     def _update(self, **fields: object) -> None:
         assert self.last is not None
         self.last = self.last.model_copy(update=fields)
@@ -54,7 +64,7 @@ class RequestReport:
             self.last = read_request(checkpoint)
         except CheckpointError as error:
             _log.warning("change_report_not_read", reason=str(error))
-        if self.last is not None and self.last.failed_at is None:
+        if self.last is not None and self.last.made_at is None and self.last.failed_at is None:
             self.fail(
                 "the job ended before the change was made, so the query continues without it: send "
                 "the change again"

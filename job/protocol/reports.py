@@ -184,7 +184,7 @@ class ChangeReport(_Report):
 
 
 class ChangeRequestReport(_Report):
-    """The last change of the join, or its undo, that was requested by a command."""
+    """The last change of the join, or its undo: made, pending, or refused."""
 
     # The fields with a default are required in the description of the HTTP API.
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
@@ -195,6 +195,8 @@ class ChangeRequestReport(_Report):
     """Time of the command."""
     checkpoint: str | None
     """Checkpoint of the new query. Null: an undo was requested."""
+    made_at: datetime | None = None
+    """Time at which the change was made. Null while the request is pending, and after a failure."""
     failed_at: datetime | None = None
     """Time of the failure; the previous query continues. Null while the request is pending."""
     error: str | None = None

@@ -103,7 +103,7 @@ class JobStatus(_Value):
     """The last count of the state rows, in this run or an earlier one."""
     last_reset: ResetReport | None = None
     last_change: ChangeRequestReport | None = None
-    """The last change that was requested and is pending, or was not made. None: there is none."""
+    """The last change or undo. None: there was none."""
     change: ChangeReport | None = None
     """Progress of the replay. None: the query replaces no other query."""
     lineage_events: dict[str, int] | None = None

@@ -14,6 +14,7 @@ from job.change.comparison import compare
 from job.change.files import SpecTexts
 from job.change.plan import ChangePlan
 from job.change.query import Query
+from job.change.request_report import RequestReport
 from job.checkpoint import successor
 from job.checkpoint.checkpoint import Checkpoint
 from job.delivery.commit_protocol import NO_BATCH, DeliveredAfterCutError
@@ -207,6 +208,24 @@ def test_change_hands_over_once(world: World) -> None:
     starts = new.start_positions
     assert starts is not None
     assert REPLAY.starts == {"left": starts.left, "right": starts.right}
+
+
+def test_change_and_undo_by_the_command_are_the_last_change_of_the_query_that_continues(
+    world: World,
+) -> None:
+    def last_change(root: str) -> tuple[str, str | None]:
+        report = RequestReport()
+        report.read(world.checkpoint(root))
+        assert report.last is not None
+        assert report.last.made_at is not None
+        assert report.last.error is None
+        return report.last.requested_by, report.last.checkpoint
+
+    cli.change(OLD, NEW, JobSettings(), by="user:ada")
+    assert ("user:ada", NEW.checkpoint) == last_change("file:/new")
+
+    cli.undo(OLD, NEW, JobSettings(), by="user:bob")
+    assert ("user:bob", None) == last_change("file:/old")
 
 
 def test_commands_of_the_old_query_and_the_change_follow_to_the_new_checkpoint(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from job.change import request
+from job.change import request, request_report
 from job.change.comparison import compare
 from job.change.files import SpecTexts
 from job.change.request import ChangeRequest
@@ -28,6 +28,7 @@ from tests.unit.change.requested_changes import (
     resources,
     send,
     send_and_begin,
+    stored_reports,
 )
 from tests.unit.specs import changed, plan, spec_yaml
 
@@ -42,12 +43,23 @@ def test_made_change_ends_in_its_spec_and_no_other_command_is_accepted(
         return SimpleNamespace(new=replace(arguments[1].plan, state_partitions=8))
 
     monkeypatch.setattr(request, "hand_over", hand_over)
+    stored = stored_reports(monkeypatch)
     change.check_allowed("pause")
     send_and_begin(change, NEW, 8)
 
+    stored.clear()  # that of the wait
     successor = change.make(resources())
 
     assert successor is not None
+    [report] = stored
+    assert ("ada", "/checkpoints/next", None) == (
+        *(report.requested_by, report.checkpoint, report.error),
+    )
+    assert report.made_at is not None
+    monkeypatch.setattr(request_report, "read_request", lambda _: report)
+    started = changes_of(JobSettings(), monkeypatch)
+    started.read_report(successor.plan.checkpoint)  # type: ignore[arg-type]
+    assert report == started.report
     assert (NEW, 8) == (successor.written.text, successor.plan.state_partitions)
     [(old, new, state_partitions, texts)] = made
     assert (plan(), "old", "/checkpoints/next", 8, SpecTexts(old=OLD, new=NEW)) == (

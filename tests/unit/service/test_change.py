@@ -132,6 +132,7 @@ def test_failed_change_is_in_the_status(path: Path) -> None:
         "requested_by": "ada",
         "requested_at": "2026-11-20T12:00:00Z",
         "checkpoint": "/next",
+        "made_at": None,
         "failed_at": "2026-11-20T12:00:00Z",
         "error": "no folder",
         "waits_for": None,

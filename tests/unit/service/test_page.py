@@ -347,6 +347,8 @@ def test_change_is_shown(browser: Browser, url: str, job: SmallJob) -> None:
         ({"waits_for": "batch 41 has not ended"}, f"waits: batch 41 has not ended {by}"),
         ({}, f"is being made {by}"),
         ({"failed_at": NOW, "error": "cancelled"}, f"not made: cancelled {by}"),
+        ({"made_at": NOW}, "from file:/old, replay reading: "),
+        ({"made_at": NOW, "checkpoint": None}, "undo made (undo, requested by ada at "),
     ]
     requested = ChangeRequestReport(requested_by="ada", requested_at=NOW, checkpoint="/next")
     with open_tab(browser, url) as tab:
