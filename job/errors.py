@@ -27,9 +27,20 @@ ProposalError, SimulationError and UnknownSchemaError are in the modules that ra
 command exits with 1 on these errors, with 2 if the spec is invalid.
 """
 
+import re
+import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
+
+_SPEC_OF_COMMAND = re.compile(r"(`streamjoin [a-z -]+ )SPEC\b")
+
+
+def with_spec_file(text: str, path: Path) -> str:
+    """`text` with `path` in place of SPEC in its commands. The code that writes a message does not
+    know the file; commands and the job replace SPEC before they print the message."""
+    return _SPEC_OF_COMMAND.sub(lambda match: match[1] + shlex.quote(str(path)), text)
 
 
 class PicklableError(Exception):
@@ -50,6 +61,10 @@ class StreamjoinError(PicklableError):
     code = "error"
     exit_code = 1
     retryable = False
+
+    def name_spec_file(self, path: Path) -> None:
+        """Apply `with_spec_file` to the message."""
+        self.args = (with_spec_file(str(self), path),)
 
 
 @dataclass(frozen=True)
@@ -77,6 +92,12 @@ class SpecError(StreamjoinError):
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems
         super().__init__("\n".join(str(problem) for problem in problems))
+
+    def name_spec_file(self, path: Path) -> None:
+        super().name_spec_file(path)
+        self.problems = [
+            replace(each, message=with_spec_file(each.message, path)) for each in self.problems
+        ]
 
 
 class CheckpointError(StreamjoinError):

@@ -1,11 +1,13 @@
 """`streamjoin check`."""
 
 import os
+from dataclasses import replace
 
 import typer
 
 from job.commands.output import AsJson, print_facts
 from job.commands.spec_file import SpecFile, plan_with, read_spec, report_errors, sql_worker
+from job.errors import with_spec_file
 from job.settings import JobSettings, read_settings
 from job.sql.questions import SqlQuestions
 from job.sql.rows import SqlRows
@@ -37,5 +39,8 @@ def check(
         redaction.add(access.secrets)
         log_to_stderr(redaction, settings.log_format)
         report = checker.check(made, access, sql, SqlRows(worker.ask), resources)
+        report.findings = [
+            replace(each, text=with_spec_file(each.text, spec)) for each in report.findings
+        ]
     print_facts(report.as_json, report.lines, as_json=as_json)
     raise typer.Exit(1 if report.has_problems else 0)

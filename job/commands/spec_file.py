@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
@@ -163,15 +163,27 @@ def report_errors(
             text = _read_text(spec) if spec is not None and spec.exists() else ""
             with variables_hidden(text, os.environ):
                 raise
-    except SpecError as error:
+    except StreamjoinError as error:
+        if spec is not None:
+            error.name_spec_file(spec)
+        _exit_with(error, spec, log_format, on_problems)
+
+
+def _exit_with(
+    error: StreamjoinError,
+    spec: Path | None,
+    log_format: LogFormat,
+    on_problems: Callable[[Sequence[Problem]], None],
+) -> NoReturn:
+    if isinstance(error, SpecError):
         on_problems(error.problems)
         count = len(error.problems)
         title = f"{spec}: {count} problem{'s' if count > 1 else ''}"
-        _print_errors([title, *(f"  {problem}" for problem in error.problems)], log_format)
-        raise typer.Exit(error.exit_code) from None
-    except StreamjoinError as error:
-        _print_errors([str(error) if spec is None else f"{spec}: {error}"], log_format)
-        raise typer.Exit(error.exit_code) from None
+        lines = [title, *(f"  {problem}" for problem in error.problems)]
+    else:
+        lines = [str(error) if spec is None else f"{spec}: {error}"]
+    _print_errors(lines, log_format)
+    raise typer.Exit(error.exit_code) from None
 
 
 def _print_errors(lines: list[str], log_format: LogFormat) -> None:

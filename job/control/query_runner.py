@@ -371,8 +371,8 @@ class QueryRunner:
     def _fail(self, error: StreamjoinError) -> None:
         """Wait for the next retry. A permanent error ends the job, or waits for a command."""
         self._starter.forget_phase()
-        # Spark's error messages contain the options of a source.
-        self._redaction.scrub_error(error)
+        self._redaction.scrub_error(error)  # Spark's messages contain the options of a source.
+        error.name_spec_file(self._spec_file.path)
         self._change.query_failed(error, self._resources)
         self._resources.release_if_dead(is_retried=error.retryable)
         self._stats.on_failure(error)

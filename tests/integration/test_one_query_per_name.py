@@ -53,7 +53,7 @@ def test_new_checkpoint_under_an_old_name_is_refused_without_consent(
         checkpoint.rename(kept)
 
         job.start()
-        assert "`streamjoin run SPEC --new-query`" in refusal(job)
+        assert f"`streamjoin run {job.spec_file} --new-query`" in refusal(job)
         assert 1 == job.terminate()
         shutil.rmtree(checkpoint)
         kept.rename(checkpoint)

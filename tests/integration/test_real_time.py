@@ -183,7 +183,7 @@ def test_delivery_changes_in_both_directions_and_an_older_copy_is_refused(
         run("restored")
 
     assert "checkpoint" == refused.code
-    assert "`streamjoin checkpoint restore SPEC FOLDER --results-again`" in refused.message
+    assert f"`streamjoin checkpoint restore {spec} FOLDER --results-again`" in refused.message
     assert [1, 2, 1] == [count(key) for key in ("at_least_once", "after the copy", "restored")]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Event
 from typing import Any, NoReturn
 from unittest.mock import MagicMock
@@ -62,7 +63,7 @@ def runner_of(joined: JoinPlan, monkeypatch: pytest.MonkeyPatch) -> QueryRunner:
     running = PlannedSpec(written, joined)
     change = ChangeRequest(running, lambda _: joined, settings, redaction, PlannerOfTests())
     stats = QueryStats(joined.topics, joined.deduplicated)
-    file = MagicMock(take_for=lambda _: None)
+    file = MagicMock(take_for=lambda _: None, path=Path("ads/join.yaml"))
     return QueryRunner(
         *(
             joined,
@@ -383,3 +384,16 @@ def test_failure_that_a_retry_may_fix_does_not_end_the_job(
     runner._fail(QueryError("no broker answers", retryable=True))
 
     assert (QueryState.RESTARTING, None) == (runner._machine.state, runner.failure)
+
+
+def test_failure_names_the_spec_file_of_the_job(
+    runner: QueryRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner._lineage, runner._resources = MagicMock(), MagicMock(lease_is_lost=False)
+    monkeypatch.setattr(runner._machine, "wait_until", lambda *_: None)
+
+    runner._fail(TopicError("create them with `streamjoin topics create SPEC --inputs`"))
+
+    message = "create them with `streamjoin topics create ads/join.yaml --inputs`"
+    assert runner._stats.last_failure is not None
+    assert (message, message) == (runner._stats.last_failure.message, str(runner.failure))
