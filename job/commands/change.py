@@ -99,5 +99,6 @@ def _lines(replay: "Replay | None") -> Iterator[str]:
     )
     if possibly_late := replay.possibly_late_records:
         yield (
-            f"{possibly_late:,} of them may have been late in the old query: see docs/changing.md"
+            f"{possibly_late:,} of them may have been late in the old query: the new query stores "
+            "them, and they can match later records"
         )

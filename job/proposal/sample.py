@@ -90,7 +90,7 @@ def sample_of(topic: str, access: KafkaAccess, records_max: int = RECORDS_MAX) -
     if not read:
         raise TopicError(
             f"topic {topic} has no records, and columns are proposed from records: write some, or "
-            "write the spec by hand (docs/tutorial.md)"
+            "write the spec by hand (`streamjoin schema` describes its fields)"
         )
     records, keys = [record for record, _ in read], [key for _, key in read]
     return Sample(topic, records, keys, is_known_to_be_compacted(admin(settings), topic))

@@ -20,7 +20,7 @@ _OTHERS_MAX = 5
 def spec_text(proposal: Proposal, sql: SqlQuestions) -> str:
     lines = [
         "# Proposed by `streamjoin init` from the newest records of both topics: check each line.",
-        "# `streamjoin plan` explains this join; docs/spec.md describes all fields.",
+        "# `streamjoin plan` explains this join; `streamjoin schema` describes all fields.",
         f"name: {scalar(proposal.name)}",
         "kafka:",
         f"  bootstrap_servers: {scalar(proposal.bootstrap_servers)}",

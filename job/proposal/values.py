@@ -132,7 +132,7 @@ def _plain_table(sample: Sample, read: Sequence[tuple[InputRecord, str]]) -> Tab
     rows: list[Row] = [{"value": text} for _, text in read]
     note = (
         f"The {len(read)} values are neither JSON objects nor CSV: each is the column `value`. "
-        "docs/formats.md shows how expressions read parts of it."
+        "Expressions read parts of it, e.g. split(value, ' ')[0]."
     )
     return Table(
         [record for record, _ in read],

@@ -26,5 +26,6 @@ def failure_of_run(
     again = "starts the query" if batch_id is None else f"runs batch {batch_id}"
     return UnexpectedError(
         f"{failure}. The job {again} again, and nothing is lost. If the error persists, "
-        "follow the section StreamjoinRestarts of docs/runbooks.md"
+        "read the complete error in the log of the job. If records cause the error, leave them out "
+        "with `left.filter` or `right.filter`, then `restart`"
     )

@@ -16,6 +16,7 @@ from job.errors import (
     StreamjoinError,
     UnexpectedError,
 )
+from job.installation.clone import COMMAND
 from job.spark.error_origin import origin_in_java, origin_in_python, origin_in_text
 
 _MESSAGE_CHARS_MAX = 2_000
@@ -182,7 +183,7 @@ def _no_client(causes: Sequence[Any], _: str) -> StreamjoinError | None:
         return None
     return CheckpointError(
         f"no client for the checkpoint's file system ({_root_message(causes)}): copy its jars "
-        "into the folder of STREAMJOIN_JARS; docs/checkpoint-stores.md lists them"
+        f"into the folder of STREAMJOIN_JARS. `{COMMAND} setup s3` downloads those of S3"
     )
 
 
@@ -191,7 +192,7 @@ def _no_login(causes: Sequence[Any], _: str) -> StreamjoinError | None:
         return None
     return SecurityError(
         "kafka.security.mechanism AWS_MSK_IAM needs Amazon's login for Java: copy the jars of the "
-        "set msk into the folder of STREAMJOIN_JARS; docs/kafka-security.md shows how"
+        f"set msk into the folder of STREAMJOIN_JARS. `{COMMAND} setup msk` downloads them"
     )
 
 

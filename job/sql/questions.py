@@ -23,6 +23,7 @@ Columns = Sequence[tuple[str, str]]
 _FORM_OF_ZONES = (
     "write an IANA name such as Europe/Copenhagen, or an offset from UTC such as +08:00"
 )
+_FUNCTIONS = "https://spark.apache.org/docs/latest/api/sql"
 
 _KEPT = 10_000
 """Answers that are kept. A spec asks about each expression, some several times."""
@@ -142,7 +143,7 @@ class SqlQuestions:
         functions = self._ask({"kind": "functions"})["functions"]
         allowed = [each["name"] for each in functions if each["refused"] is None]
         close = get_close_matches(name, allowed, n=1)
-        return f": did you mean {close[0]}()?" if close else ": see docs/functions.md"
+        return f": did you mean {close[0]}()?" if close else f": see {_FUNCTIONS}"
 
 
 def _analysis(answer: Mapping[str, Any]) -> Analysis:

@@ -20,7 +20,7 @@ def test_unexpected_error_names_class_origin_batch_and_the_way_on(
     text = str(failure)
     assert text.startswith("unexpected error BufferError: Local: Queue full (at ")
     assert f"test_failed_run.py:{raised.tb.tb_lineno} in test_unexpected_error" in text
-    assert f"The job {again}, and nothing is lost. If the error persists, follow" in text
+    assert f"The job {again}, and nothing is lost. If the error persists, read" in text
 
 
 def test_other_errors_have_their_own_remedy() -> None:

@@ -130,7 +130,10 @@ def test_message_of_spark_has_the_names_of_the_spec_and_no_codes(text: str) -> N
             "has a type that is nested too deep",
         ),
         ("explode(array(1))", "explode() creates rows, and an expression gives one value"),
-        ("nope(1)", "nope() is not a function of Spark: see docs/functions.md"),
+        (
+            "nope(1)",
+            "nope() is not a function of Spark: see https://spark.apache.org/docs/latest/api/sql",
+        ),
         ("lenght('a')", "lenght() is not a function of Spark: did you mean length()?"),
     ],
 )

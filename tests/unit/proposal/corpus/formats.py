@@ -88,7 +88,7 @@ CASES = [
         PAYMENTS,
         ("record_key", "cast(order_id AS STRING)"),
         ("cast(split(value, ' ')[0] AS TIMESTAMP)", "at"),
-        comments=("  format: text\n", "neither JSON objects nor CSV"),
+        comments=("  format: text\n", "neither JSON objects nor CSV", "split(value, ' ')[0]"),
     ),
     Case(
         "text with the key in a word",
