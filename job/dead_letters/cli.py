@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from job.dead_letters.headers import VALUE_TOO_LARGE, DeadLetter
+from job.dead_letters.headers import LATE, VALUE_TOO_LARGE, DeadLetter
 from job.dead_letters.replay import Replayed, letters, replay
 from job.dead_letters.shown import BYTES_MAX, shown, text_of
 from job.errors import RequestError
@@ -76,7 +76,7 @@ def replay_letters(
     """
     topic, access = _topic(plan), _access(plan)
     replayed: set[str] = set()
-    failing = 0
+    failing = late = 0
     for some in _batches(_select(access, plan, topic, selection)):
         readable = [] if unchecked else [it for it in some if _obstacle(plan, it) is None]
         reasons = dict(zip((each.place for each in readable), failures(readable), strict=True))
@@ -89,11 +89,18 @@ def replay_letters(
                 yield f"not replayed, would fail again ({fails}): {_line(letter)}"
             else:
                 replayed.add(letter.place)
+                late += letter.reason == LATE
                 yield _line(letter)
     if failing:
         yield (
             f"{failing} would fail again by this spec: fix the spec, or replay them, too, with "
             "--all"
+        )
+    if late:
+        yield (
+            f"{late} of them {'was' if late == 1 else 'were'} late, and will be late again: the "
+            "watermark of a query does not decrease. Only a query that was reset since, or a "
+            "spec with another `event_time`, can join them"
         )
     if dry_run:
         yield f"{len(replayed)} would be replayed"

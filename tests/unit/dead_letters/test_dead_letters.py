@@ -222,6 +222,39 @@ def test_replay_leaves_out_what_would_fail_again_by_the_present_spec(
     assert [result] == listed
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_replay_reports_the_rows_that_will_be_late_again(
+    listed: list[DeadLetter], *, dry_run: bool
+) -> None:
+    value = b'{"ad_id": 1, "clicked_at": 1700000000000}'
+    bad, late, incomplete = (
+        in_topic(0, None, value),
+        in_topic(1, None, value, REASON=b"late"),
+        in_topic(2, None, None, REASON=b"late", OMITTED_BYTES=b"9"),
+    )
+    questions: list[str] = []
+
+    def accept(question: str) -> bool:
+        questions.append(question)
+        return True
+
+    def lines_of(*letters: DeadLetter) -> list[str]:
+        listed[:] = letters
+        replayed = replay_letters(
+            *(plan(**OF_JOIN), Selection(), lambda letters: [None] * len(letters)),
+            dry_run=dry_run,
+            confirm=accept,
+        )
+        return list(replayed)
+
+    *_, again, total = lines_of(bad, late, incomplete)
+    assert again.startswith("1 of them was late, and will be late again: the watermark of a query")
+    assert total.startswith("2 would be replayed" if dry_run else "2 replayed: ")
+    *_, again, _ = lines_of(late, late)
+    assert again.startswith("2 of them were late, and will be late again: the watermark of a query")
+    assert not any("late again" in line for line in lines_of(bad))
+
+
 def test_topic_must_be_there_and_writable_before_the_start() -> None:
     use = TopicUse("dead_letter.topic", "dead", ("Write",))
 
