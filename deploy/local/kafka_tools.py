@@ -26,6 +26,13 @@ MAIN_CLASSES = {
     "topics": f"{_PACKAGE}.TopicCommand",
     "transactions": f"{_PACKAGE}.TransactionsCommand",
 }
+USAGE = "\n".join(
+    [
+        "usage: python -m deploy.local.kafka_tools TOOL [OPTIONS]",
+        "TOOL --help lists the options of a tool. Tools:",
+        *(f"  {tool}" for tool in MAIN_CLASSES),
+    ]
+)
 
 
 def command(tool: str, arguments: list[str]) -> list[str]:
@@ -40,8 +47,12 @@ def command(tool: str, arguments: list[str]) -> list[str]:
 
 def main() -> int:
     tool, *arguments = sys.argv[1:] or [""]
+    if tool in {"-h", "--help"}:
+        print(USAGE)
+        return 0
     if tool not in MAIN_CLASSES:
-        print(f"unknown tool {tool!r}; tools: {', '.join(MAIN_CLASSES)}", file=sys.stderr)
+        problem = f"unknown tool {tool}" if tool else "a tool is required"
+        print(f"{problem}\n{USAGE}", file=sys.stderr)
         return 2
     return exit_code(lambda: _become(command(tool, arguments)))
 
