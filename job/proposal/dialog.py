@@ -130,7 +130,10 @@ def _report_evidence(proposal: Proposal, report: Report) -> None:
             for time in filter(lambda each: each.is_future, proposal.other_times[side]):
                 report(f"{side}: not the event time: {time.sql}, {time_without_offset(time)}")
         if side in proposal.compacted:
-            report(f"{side}: {proposal.topics[side]} is compacted: see the comment in the spec")
+            report(
+                f"{side}: {proposal.topics[side]} is compacted, so it is usually a table: the join "
+                "matches no record outside of match_window. See the comments in the spec"
+            )
 
 
 def _zone(time: EventTime) -> str:

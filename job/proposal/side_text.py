@@ -47,9 +47,9 @@ def _in_list(expression: str) -> str:
 
 def _compacted_lines() -> list[str]:
     return [
-        "# The topic is compacted: it keeps the newest record of each key. This join is one of",
-        "# streams: it joins a record only with those within match_window, and not with the newest",
-        "# record of a key, however old.",
+        "# The topic is compacted: usually it is a table with the newest record of each key. This",
+        "# join is one of two streams: it joins a record only with those within match_window, and",
+        "# not with the newest record of a key, however old.",
     ]
 
 

@@ -99,9 +99,20 @@ def _window_lines(proposal: Proposal) -> list[str]:
     window = f"{{before: {duration_text(before)}, after: {duration_text(after)}}}"
     return [
         f"# In {len(found)} pairs of the samples, right - left is {first} to {last}.",
+        *_age_lines(proposal),
         f"match_window: {window}   # {rule}",
         _price(proposal, before, after),
     ]
+
+
+def _age_lines(proposal: Proposal) -> list[str]:
+    """A comment on the distances of a table of newest values."""
+    names = " and ".join(proposal.topics[side] for side in SIDES if side in proposal.compacted)
+    text = (
+        f"# As {names} is compacted, a distance is usually the age of the newest value of a key, "
+        "which has no limit: set the window that the results need. No row matches outside of it."
+    )
+    return [text] if names else []
 
 
 def _price(proposal: Proposal, before: timedelta, after: timedelta) -> str:

@@ -49,7 +49,7 @@ def draft(case: Case) -> Proposal:
         "left": table(case.left, case.registered),
         "right": table(case.right, case.registered),
     }
-    return draft_of(topics, tables, OBSERVER)
+    return replace(draft_of(topics, tables, OBSERVER), compacted=case.compacted)
 
 
 def proposal_of(case: Case, options: Options, shown: list[str]) -> Proposal:
@@ -69,6 +69,8 @@ def test_proposed_spec_is_the_right_one_and_gives_results(name: str) -> None:
     assert [] == [comment for comment in case.comments if comment not in text], text
     assert [] == [comment for comment in case.lacks if comment in text], text
     assert "evidence" in shown[0]
+    reported = {line.partition(":")[0] for line in shown if "usually a table" in line}
+    assert case.compacted == reported
     left, right = (found.tables[side].simulated for side in SIDES)
     batches = simulate(OBSERVER.plan(found), ROWS, left, right)
     results = sum(len(batch.output) for batch in batches)

@@ -8,6 +8,7 @@ from typing import Any
 
 from job.proposal.sample import Sample
 from job.semantics.input_records import InputRecord
+from job.spec.sides import Side
 
 T0 = 1_767_225_600
 """2026-01-01T00:00:00Z, in epoch seconds."""
@@ -50,6 +51,8 @@ class Case:
     """Parts of the spec."""
     lacks: tuple[str, ...] = ()
     """Not parts of the spec."""
+    compacted: frozenset[Side] = frozenset()
+    """Sides whose topic is compacted."""
     registered: dict[str, Any] | None = None
     """JSON Schema of both topics."""
 

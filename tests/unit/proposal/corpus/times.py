@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.unit.proposal.corpus.case import T0, Case, iso, ms, topic
+from tests.unit.proposal.corpus.case import T0, Case, iso, ms, topic, uuid
 
 
 def pair(
@@ -21,6 +21,19 @@ def pair(
 
 
 CASES = [
+    Case(
+        "compacted topic of customers that have changed weeks before their orders",
+        topic("orders", lambda n: {"customer": uuid(n), "at": iso(n, 2_000_000)}, late=2_000_000),
+        topic("customers", lambda n: {"id": uuid(n), "name": f"c{n % 3}", "at": iso(n)}),
+        ("customer", "id"),
+        after="0 seconds",
+        compacted=frozenset({"right"}),
+        comments=(
+            "  # The topic is compacted: usually it is a table with the newest record of each key.",
+            "match_window: {before: 35 days, after: 0 seconds}",
+            "  # As customers is compacted, a distance is usually the age of the newest value of a",
+        ),
+    ),
     pair("seconds", (lambda n: T0 + n, "timestamp_seconds(at)")),
     pair("milliseconds", (ms, "at")),
     pair("microseconds", (lambda n: ms(n) * 1_000, "timestamp_micros(at)")),
