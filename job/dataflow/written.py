@@ -19,6 +19,7 @@ from job.plan.plan import JoinPlan
 from job.plan.record_checks import EXPRESSION_FAILED, FAILED_FIELD
 from job.plan.result_checks import texts
 from job.plan.result_id import ID_HEADER, is_unmatched_id
+from job.plan.timestamp_sql import iso_text
 from job.protocol.totals import Totals
 from job.spark.observed_metrics import count_where
 from job.sql.literals import quoted
@@ -38,8 +39,7 @@ _LETTER = (
     "STRUCT<key: BINARY, value: BINARY, headers: ARRAY<STRUCT<key: STRING, value: BINARY>>, "
     "side: STRING, reason: STRING, id: STRING, late_watermark: TIMESTAMP>"
 )
-# Stands in the message of a late row for the watermark, which the join inserts. No event time that
-# can be read contains it.
+# Stands in the message of a late row for the watermark, which the join inserts.
 WATERMARK = "{watermark}"
 
 
@@ -135,7 +135,7 @@ def _with_letters(rows: DataFrame, plan: JoinPlan, limits: TopicLimits) -> DataF
 def _headers() -> str:
     """Headers of a dead letter. The message of a late row gets the watermark."""
     watermark = f"{DEAD_LETTER}.late_watermark"
-    message = f"replace(cast(h.value AS STRING), {quoted(WATERMARK)}, cast({watermark} AS STRING))"
+    message = f"replace(cast(h.value AS STRING), {quoted(WATERMARK)}, {iso_text(watermark)})"
     headers = (
         f"transform({DEAD_LETTER}.headers, h -> named_struct('key', h.key, 'value', "
         f"CASE WHEN h.key = '{names.MESSAGE}' THEN cast({message} AS BINARY) ELSE h.value END))"

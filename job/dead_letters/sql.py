@@ -1,13 +1,13 @@
 """Spark SQL that selects the records of a side that become dead letters, and builds the letters.
 
 Input columns: those of `decoded` in dataflow/sides.py, the record as `original_key`,
-`original_value` and `original_headers`, its value as `text` and `parsed`, and `is_late`. This
-module only makes text.
+`original_value` and `original_headers`, its value as `text` and `parsed`, `is_late`, and
+`late_watermark`, the text of the watermark. This module only makes text.
 """
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 
 from job.dead_letters import event_time_text
 from job.dead_letters import headers as names
@@ -15,6 +15,7 @@ from job.plan import decimal_sql, envelope_sql, key_sql, record_checks, record_s
 from job.plan.plan import JoinPlan
 from job.plan.position import partition_sql, position_column
 from job.plan.side_plan import SidePlan
+from job.plan.timestamp_sql import iso_text
 from job.plan.value_sql import value_sql
 from job.spec.durations import duration_text
 from job.spec.expressions import column_name
@@ -29,7 +30,7 @@ KEPT = (
 )
 """Columns that `decoded` keeps for dead letters."""
 
-_LATE_WATERMARK = re.compile(r" is not past the watermark (\S+ \S+) UTC: ")
+_LATE_WATERMARK = re.compile(r", not past the watermark (\S+)$")
 
 # Bytes added to a record: the job's headers without the message (with two names of up to 249
 # characters), and Kafka's overhead for a batch of one record.
@@ -119,8 +120,8 @@ def message(side: SidePlan) -> str:
         record_checks.EXPRESSION_FAILED: record_checks.failure_message(side),
         names.NULL_KEY: f"concat('null in the key: ', concat_ws({', '.join(nulls)}))",
         names.LATE: (
-            f"concat({quoted(f'{field} is not past the watermark ')}, "
-            f"cast(late_watermark AS STRING), ' UTC: ', {shown})"
+            f"concat({quoted(f'{field} is ')}, {iso_text(f'`{side.event_time_column}`')}, "
+            "', not past the watermark ', late_watermark)"
         ),
     }
     cases = " ".join(f"WHEN {quoted(reason)} THEN {text}" for reason, text in texts.items())
@@ -134,7 +135,7 @@ def message(side: SidePlan) -> str:
 def late_watermark(message: str) -> datetime | None:
     """The watermark in the message of a late row. None: the message has none."""
     match = _LATE_WATERMARK.search(message)
-    return None if match is None else datetime.fromisoformat(match[1]).replace(tzinfo=UTC)
+    return None if match is None else datetime.fromisoformat(match[1])
 
 
 def _reason(plan: JoinPlan, side: SidePlan) -> str:

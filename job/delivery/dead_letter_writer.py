@@ -24,6 +24,7 @@ from job.join.join import SparkJoin
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan.plan import DeadLetterPlan, JoinPlan, window_end_column
 from job.plan.position import position_column
+from job.plan.timestamp_sql import ISO_FORMAT
 from job.spark.executed_join import OffsetRange
 from job.spark.join_input import join_input
 from job.spec.sides import SIDES, Side
@@ -108,7 +109,7 @@ class DeadLetterWriter:
         else:
             rows = rows.withColumn("is_late", F.lit(False))
         return (
-            rows.withColumn("late_watermark", _late_watermark(batch))
+            rows.withColumn("late_watermark", F.date_format(_late_watermark(batch), ISO_FORMAT))
             .selectExpr(*sql.with_reason(self.plan, side_plan))
             .where("dead_reason IS NOT NULL")
             .selectExpr("*", f"{sql.message(side_plan)} AS dead_message")

@@ -2,12 +2,12 @@
 
 from job.plan import result_checks
 from job.plan.plan import JoinPlan
+from job.plan.timestamp_sql import ISO_FORMAT
 from job.spec.value_format import KeyFormat
 from job.sql.literals import quoted
 
 # Nulls are written: an unmatched row has null in the fields of the other side.
-_TIMESTAMP_FORMAT = quoted("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
-_JSON_OPTIONS = f"map('timestampFormat', {_TIMESTAMP_FORMAT}, 'ignoreNullFields', 'false')"
+_JSON_OPTIONS = f"map('timestampFormat', {quoted(ISO_FORMAT)}, 'ignoreNullFields', 'false')"
 
 
 def json_value(plan: JoinPlan) -> str:

@@ -4,6 +4,8 @@ from job.sql.literals import quoted
 
 # 0001-01-01T00:00:00.000Z and 9999-12-31T23:59:59.999Z: other numbers are no epoch milliseconds.
 _MILLIS_MIN, MILLIS_MAX = -62_135_596_800_000, 253_402_300_799_999
+ISO_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
+"""Spark's pattern of the timestamps that the job writes."""
 _ISO_HYPHENS = (5, 8)
 """Positions of the hyphens in ISO-8601, from 1. Spark alone would also accept '12:00' and 'now'."""
 
@@ -35,6 +37,11 @@ def timestamp(raw: str) -> str:
         f"WHEN {_millis_in_range(millis)} THEN timestamp_millis({millis}) END, "
         f"{_cast(_usual(other))})"
     )
+
+
+def iso_text(time: str) -> str:
+    """A timestamp as ISO-8601 in UTC with milliseconds, as `instants.utc_text`."""
+    return f"date_format({time}, {quoted(ISO_FORMAT)})"
 
 
 def of_millis(raw: str) -> str:

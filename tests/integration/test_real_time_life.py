@@ -13,6 +13,7 @@ import pytest
 
 from deploy.local.kafka import EmbeddedKafka
 from job.dead_letters.headers import DeadLetter
+from job.instants import utc_text
 from job.protocol.status import Failure, JobStatus
 from tests.brokers import BROKER_OPTIONS
 from tests.integration.jobs import START_SECONDS, Job
@@ -35,7 +36,6 @@ from tests.polling import wait_until
 from tests.unit.specs import changed
 
 DELIVERY_TIMEOUT_SECONDS = 120.0
-_SECONDS = "%Y-%m-%d %H:%M:%S"
 
 __all__ = ["jvm", "second_jvm"]  # fixtures
 
@@ -246,7 +246,7 @@ def test_dead_letters_idle_sides_state_and_checkpoint(
 
     watermark = datetime.fromtimestamp(T0 / 1000 + CLOSING_AT - DELAY_SECONDS, UTC)
     late_at = datetime.fromtimestamp(T0 / 1000 + 20, UTC)
-    behind = f"is not past the watermark {watermark:{_SECONDS}} UTC: {late_at:{_SECONDS}}"
+    behind = f"is {utc_text(late_at)}, not past the watermark {utc_text(watermark)}"
     assert {
         f"field at {behind}",
         f"event_time coalesce(t, record_timestamp) {behind}",

@@ -2,7 +2,7 @@
 
 import json
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from job.dataflow.sides import decoded
 from job.dead_letters import sql
 from job.dead_letters.headers import DeadLetter, dead_letter
+from job.instants import to_epoch_ms
 from tests.unit.specs import plan
 
 T0 = 1_700_000_000_000
@@ -46,7 +47,7 @@ def letters(
     frame = decoded(spark.createDataFrame(rows, RECORDS), made.left, None, keep=sql.KEPT)
     found = (
         frame.withColumn("is_late", F.lit(late))
-        .withColumn("late_watermark", F.timestamp_millis(F.lit(T0 + 1)))
+        .withColumn("late_watermark", F.lit("2023-11-14T22:13:20.001Z"))
         .selectExpr(*sql.with_reason(made, made.left))
         .where("dead_reason IS NOT NULL")
         .selectExpr("*", f"{sql.message(made.left)} AS dead_message")
@@ -155,13 +156,17 @@ def test_null_keys_are_letters_only_if_the_spec_sets_it(spark: SparkSession) -> 
     assert [] == letters(spark, [(None, value(k=None), None)], on_null_key="pass")
 
 
-def test_message_of_a_late_row_names_the_watermark(spark: SparkSession) -> None:
-    (letter,) = letters(spark, [(None, value(), None)], late=True)
+@pytest.mark.parametrize("written", [T0, "2023-11-14T23:13:20+01:00"])
+def test_message_of_a_late_row_names_time_and_watermark_in_one_format(
+    spark: SparkSession, written: object
+) -> None:
+    (letter,) = letters(spark, [(None, value(t=written), None)], late=True)
 
-    assert ("late", f"field t is not past the watermark 2023-11-14 22:13:20.001 UTC: {T0}") == (
-        letter.reason,
-        letter.message,
-    )
+    assert "late" == letter.reason
+    assert (
+        "field t is 2023-11-14T22:13:20.000Z, not past the watermark 2023-11-14T22:13:20.001Z"
+    ) == letter.message
+    assert T0 + 1 == to_epoch_ms(cast("datetime", sql.late_watermark(letter.message)))
 
 
 def test_letter_that_is_too_large_leaves_out_its_value_and_if_need_be_the_rest(

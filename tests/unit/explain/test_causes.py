@@ -217,10 +217,10 @@ def test_row_outside_of_the_history_names_the_missing_fact() -> None:
 
 
 def test_late_row_with_a_dead_letter_has_its_message() -> None:
-    letter = Letter("late", "field t is not past the watermark 12:01 UTC: 12:00", "dead/0/3")
+    letter = Letter("late", "field t is 12:00, not past the watermark 12:01", "dead/0/3")
 
     assert (
-        f"{L} was late: field t is not past the watermark 12:01 UTC: 12:00; its dead letter is "
+        f"{L} was late: field t is 12:00, not past the watermark 12:01; its dead letter is "
         "dead/0/3."
     ) == explained(watermarks={}, letters={("left", LEFT): letter})
 

@@ -32,7 +32,7 @@ PRESENT = WatermarkLine(
     at_ms=NOW_MS, watermark_ms=NOW_MS - 12_000, left_offsets={1: 20}, right_offsets={0: 20}
 )
 RECORD = KeyRecord("left", LEFT, 1, NOW_MS, NOW_MS, NOW_MS)
-LATE = "field t is not past the watermark 2026-11-20 12:00:30 UTC: 2026-11-20T12:00:00Z"
+LATE = "field t is 2026-11-20T12:00:00.000Z, not past the watermark 2026-11-20T12:00:30.000Z"
 WAITS = "waits for a right row until the watermark passes 2026-11-20T12:01:00.000Z"
 
 
