@@ -61,14 +61,21 @@ class KeyEvaluation:
     def select(self, side: Side, records: Sequence[InputRecord]) -> list[InputRecord]:
         """The records with the key. A record whose value has no key is selected by the key of the
         Kafka record."""
+        return self.split(side, records)[0]
+
+    def split(
+        self, side: Side, records: Sequence[InputRecord]
+    ) -> tuple[list[InputRecord], list[BadRecord]]:
+        """As `select`; and the other bad records whose key cannot be read."""
+        selected, unreadable = list[InputRecord](), list[BadRecord]()
         reader = self._reader(side)
         with closing(reader):
-            read = reader.read(records)
-            return [
-                record
-                for record, each in zip(records, read, strict=True)
-                if self._has_key(side, each)
-            ]
+            for record, each in zip(records, reader.read(records), strict=True):
+                if self._has_key(side, each):
+                    selected.append(record)
+                elif isinstance(each, BadRecord) and _has_no_key(each):
+                    unreadable.append(each)
+        return selected, unreadable
 
     def evaluated(self, records: Mapping[Side, Sequence[InputRecord]]) -> Evaluated:
         """`records`: those of the key."""
@@ -182,8 +189,8 @@ class KeyEvaluation:
     def _has_key(self, side: Side, read: _Read) -> bool:
         if read.key_text == self._texts[side]:
             return True
-        has_none = read.key_text is None or "null" in read.key_text.split(",")
-        return has_none and self._record_key is not None and read.record.key == self._record_key
+        has_record_key = self._record_key is not None and read.record.key == self._record_key
+        return has_record_key and _has_no_key(read)
 
     def _text(self, side: SidePlan, key: Sequence[str]) -> str:
         """The key as the reader shows it, whatever its spelling: `07` is the BIGINT 7."""
@@ -203,6 +210,11 @@ class KeyEvaluation:
         finally:
             self._rows.drop(store)
         return str(answer["text"])
+
+
+def _has_no_key(read: _Read) -> bool:
+    """Whether a part of the key is null or cannot be read."""
+    return read.key_text is None or "null" in read.key_text.split(",")
 
 
 def place_of(side: SidePlan, record: InputRecord) -> Place:

@@ -11,9 +11,11 @@ from job.explain.sentences import sentence
 from job.plan.plan import JoinPlan
 from job.plan.record_checks import EXPRESSION_FAILED
 from job.plan.result_id import Place
+from job.plan.side_plan import SidePlan
 from job.semantics.cli import Simulation, SimulationError, simulated, simulation_errors
 from job.semantics.input_records import InputRecord
 from job.semantics.simulate import DEFAULT_BATCH_SIZE, SimulatedBatch
+from job.semantics.simulated_side import BadRecord
 from job.spec.sides import SIDES, Side
 from job.sql.rows import SqlRows
 
@@ -42,9 +44,11 @@ def explained(simulation: Simulation, rows: SqlRows, key: str) -> list[str]:
     if len(parts) != count:
         raise SimulationError(f"--explain: the key has {count} parts: write them joined by commas")
     evaluation = KeyEvaluation(plan, rows, parts)
-    of_key = {side: evaluation.select(side, simulation.records[side]) for side in SIDES}
+    read = {side: evaluation.split(side, simulation.records[side]) for side in SIDES}
+    of_key = {side: read[side][0] for side in SIDES}
+    unreadable = [line for side in SIDES for line in _unreadable(plan.side(side), read[side][1])]
     if not any(of_key.values()):
-        return [f"no record has the key {key}"]
+        return [f"no record has the key {key}", *unreadable]
     evaluated = evaluation.evaluated(of_key)
     batches = simulation.batches
     facts = Facts(
@@ -58,7 +62,20 @@ def explained(simulation: Simulation, rows: SqlRows, key: str) -> list[str]:
         watermarks=dict(_watermarks(plan, batches)),
         watermark_ms=batches[-1].watermarks.eviction if batches else None,
     )
-    return [sentence(facts, record, cause) for record, cause in causes(facts)]
+    return [*(sentence(facts, record, cause) for record, cause in causes(facts)), *unreadable]
+
+
+def _unreadable(side: SidePlan, bad: Sequence[BadRecord]) -> Iterator[str]:
+    """A line about the records whose key cannot be read, if there are some."""
+    if not bad:
+        return
+    first, count = bad[0], len(bad)
+    records = "record has a key" if count == 1 else "records have keys"
+    topic, partition, offset = place_of(side, first.record)
+    yield (
+        f"{count:,} {side.side} {records} that cannot be read, and may be of this key: the first "
+        f"is {topic}/{partition}/{offset} ({first.reason}: {first.message})"
+    )
 
 
 def _results(plan: JoinPlan, batches: Sequence[SimulatedBatch]) -> Iterator[Result]:

@@ -197,9 +197,36 @@ STORIES = {
 }
 
 
+# Its record key is 10, so it is found for this key.
+UNREADABLE = (
+    "1 left record has a key that cannot be read, and may be of this key: the first is l/0/9 "
+    "(schema_mismatch: not of the declared type: k INT)"
+)
+
+
 @pytest.mark.parametrize("key", STORIES)
 def test_each_record_of_a_key_has_one_sentence_with_its_cause(key: str) -> None:
-    assert STORIES[key] == explained(simulation(), ROWS, key)
+    expected = STORIES[key] if key == "10" else [*STORIES[key], UNREADABLE]
+    assert expected == explained(simulation(), ROWS, key)
+
+
+def test_records_whose_key_cannot_be_read_are_counted() -> None:
+    made = plan(on_bad_record="drop")
+    bad = ["no JSON", json.dumps({"value": "no row", "key": "3"}), json.dumps({"k": "ten", "t": T})]
+    of = {"left": list(records({0: bad})), "right": list(records({0: [row(1, 5), "[]"]}))}
+    batches = simulate(made, ROWS, of["left"], of["right"])
+    found = Simulation(made, {side: of[side] for side in SIDES}, batches)
+
+    nothing, left, right = explained(found, ROWS, "2")
+    assert "no record has the key 2" == nothing
+    assert left.startswith("3 left records have keys that cannot be read, and may be of this key: ")
+    assert left.endswith(
+        "the first is l/0/0 (malformed_json: the value is not one JSON object in UTF-8)"
+    )
+    assert right.startswith("1 right record has a key that cannot be read, ")
+    by_record_key, left, _ = explained(found, ROWS, "3")
+    assert by_record_key.startswith("left l/0/1 is a bad record")
+    assert left.startswith("2 left records have keys ")
 
 
 def test_key_with_too_many_parts_is_refused() -> None:
