@@ -39,8 +39,8 @@ def test_uneven_backlog_is_joined_completely_although_a_job_is_killed_twice(
     uneven: Uneven, tmp_path: Path, jvm: SharedJvm, join_type: str, delivery: str, kills: int
 ) -> None:
     """What a restart recovers, offsets and event times, does not depend on the join type: one job
-    is killed for each delivery. tests/unit/semantics/test_reading_order.py reads backlogs of joins
-    of all types."""
+    is killed for each delivery. tests/unit/query/test_driver_explored.py reads backlogs in any
+    order."""
     name, spec = uneven.spec(tmp_path, join_type, delivery)
     expected = uneven.expected(join_type)
     with Job(spec, tmp_path, jvm) as job:

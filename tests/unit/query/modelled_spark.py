@@ -141,7 +141,11 @@ class Spark:
             limit = self._decide(self._rules.EndsRequested(side, starts, latest))
         ends = dict(latest if limit is None else limit)
         most = self._random.choice([1, 4, RECORDS])
-        return {n: max(starts[n], min(ends[n], starts[n] + most)) for n in PARTITIONS}
+        found = {n: max(starts[n], min(ends[n], starts[n] + most)) for n in PARTITIONS}
+        unread = self._random.choice([None, *PARTITIONS])
+        if unread is not None and any(found[n] > starts[n] for n in PARTITIONS if n != unread):
+            found[unread] = starts[unread]
+        return found
 
     def _check(self, batch_id: int) -> None:
         """Raises ViolationError if the batch is none that the job may run."""

@@ -5,6 +5,7 @@ from types import ModuleType
 import pytest
 
 from job.query import driver
+from tests.semantics.planted_rules import WRONG_RULES, Rule
 from tests.unit.delivery.interval_bugs import mutant
 from tests.unit.delivery.schedules import ViolationError
 from tests.unit.query.modelled_spark import Spark
@@ -49,3 +50,9 @@ def test_no_row_is_late_and_everything_is_read() -> None:
 def test_bug_in_the_driver_is_seen(bug: str) -> None:
     rules = mutant(*BUGS[bug], driver)
     assert any(violation(seed, rules) for seed in range(SCHEDULES))
+
+
+@pytest.mark.parametrize("wrong", WRONG_RULES, ids=lambda rule: rule.__name__)
+def test_wrong_rule_for_the_watermark_is_seen(monkeypatch: pytest.MonkeyPatch, wrong: Rule) -> None:
+    monkeypatch.setattr(driver, "watermark_ms", wrong)
+    assert any(violation(seed) for seed in range(SCHEDULES))
