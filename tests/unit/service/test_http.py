@@ -81,41 +81,6 @@ def test_reading_without_tokens_is_allowed_on_a_public_address(path: Path) -> No
         assert 200 == call("GET", "/v1/query", settings(path, host="0.0.0.0")).status_code  # noqa: S104
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"origin": "https://evil.example"},
-        {"origin": "null"},
-        {"host": "evil.example", "origin": "http://evil.example"},
-        {"host": "evil.example:8080"},
-        {"host": "[::1"},
-    ],
-)
-def test_command_from_another_site_is_refused(path: Path, headers: dict[str, str]) -> None:
-    with serving(path, status()) as job:
-        answer = call("POST", "/v1/query/restart", settings(path), headers=headers)
-
-    assert 403 == problem(answer)["status"]
-    assert [] == job.commands
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"host": "localhost:8080"},
-        {"host": "[::1]:8080"},
-        {"host": "127.0.0.1:8080", "origin": "http://127.0.0.1:8080"},
-    ],
-)
-def test_local_client_can_send_commands_under_each_local_name(
-    path: Path, headers: dict[str, str]
-) -> None:
-    with serving(path, status()):
-        answer = call("POST", "/v1/query/restart", settings(path), headers=headers)
-
-    assert 202 == answer.status_code
-
-
 # --- Probes and metrics
 
 

@@ -45,7 +45,6 @@ class Processes:
 
     def __init__(self, folder: Path) -> None:
         self.socket = folder / "job.sock"
-        self.job_log = folder / "job.log"
         self._folder = folder
         self._children: list[subprocess.Popen[bytes]] = []
 
@@ -156,28 +155,6 @@ def test_no_call_takes_longer_than_the_deadline_while_the_job_hangs(processes: P
     job.send_signal(signal.SIGCONT)
     wait_until(service.sees_the_job, PATIENCE_SECONDS, "the job is back")
     assert (1, 1) == (len(service.logged("job_down")), len(service.logged("job_up")))
-
-
-def test_command_to_a_hung_job_is_not_executed_later(processes: Processes) -> None:
-    job = processes.start_job()
-    service = processes.start_service(job_answer_seconds=DEADLINE.total_seconds())
-    wait_until(service.sees_the_job, PATIENCE_SECONDS, "the job is up")
-
-    job.send_signal(signal.SIGSTOP)
-    answer = httpx.put(f"{service.url}/v1/query/pause", timeout=PATIENCE_SECONDS)
-    job.send_signal(signal.SIGCONT)
-
-    assert 503 == answer.status_code
-    assert (
-        "If the job has not executed pause yet, it will not: the command has expired"
-        in answer.json()["detail"]
-    )
-    wait_until(
-        lambda: "command_expired" in processes.job_log.read_text(),
-        PATIENCE_SECONDS,
-        "the job continues and reads the command",
-    )
-    assert "RUNNING" == service.get("/v1/query").json()["state"]
 
 
 def test_tls_with_a_token_is_the_only_access(processes: Processes, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_same_origin_requests_and_programs_are_accepted(
 @pytest.mark.parametrize("url", ["/", "/metrics", "/v1/query"])
 def test_foreign_host_header_is_refused_on_a_loopback_address(path: Path, url: str) -> None:
     with serving(path, status_after(batch())):
-        for host in ("evil.example", "evil.example:8080", "127.0.0.1.evil.example", ""):
+        for host in ("evil.example", "evil.example:8080", "127.0.0.1.evil.example", "[::1", ""):
             answer = call("GET", url, settings(path), headers={"host": host})
             assert 403 == problem(answer)["status"], host
         for host in ("localhost:8080", "127.0.0.1", "[::1]:8080"):
