@@ -242,6 +242,12 @@ def test_only_an_inner_join_may_have_unbounded_state() -> None:
     assert ["join"] == list(problems(join={"type": "left_outer", "unbounded_state": True}))
 
 
+@pytest.mark.parametrize("field", ["left.watermark_delay", "right.watermark_delay", "left.key"])
+def test_part_without_which_spark_keeps_rows_indefinitely_is_required(field: str) -> None:
+    """SPARK-46350, SPARK-58904."""
+    assert [field] == list(problems(**{field.replace(".", "__"): None}))
+
+
 def test_unbounded_state_with_a_bound_is_refused() -> None:
     assert ["join.unbounded_state"] == list(problems(join__unbounded_state=True))
 
