@@ -1,8 +1,6 @@
 """Each row is out once, however often a batch or an interval is interrupted, whatever fails."""
 
 import random
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -10,9 +8,6 @@ from job.delivery.commit_protocol import (
     NO_BATCH,
     Marker,
     ProducerFencedError,
-    Result,
-    TakenOverError,
-    UnavailableError,
 )
 from job.delivery.delivered import Fence
 from tests.unit.delivery.interval_bugs import (
@@ -40,12 +35,7 @@ from tests.unit.delivery.interval_protocol import (
     Slot,
     SlotContent,
     Step,
-    WriteFence,
-    WriteMarker,
-    WritePart,
-    WriteRows,
     deliver,
-    fence_slot,
     opened,
 )
 from tests.unit.delivery.interval_world import World
@@ -156,39 +146,6 @@ BEFORE = Marker(6, INTERVAL, "q")
 
 
 @pytest.mark.parametrize(
-    ("opening_", "marker", "parts", "decision"),
-    [
-        (opening(0), None, (), Opened()),
-        (opening(7), BEFORE, (part(6, 0, "a"),), Opened()),
-        (opening(7, "f"), BEFORE, (part(6, 0, "a"),), Opened()),
-        # The interval was cut: its rows are out, also after it has ended in this slot.
-        (opening(7, "f", 7), BEFORE, (part(7, 0, "a"), part(6, 1)), Opened(ids=frozenset("a"))),
-        (
-            opening(7, "f", 7),
-            Marker(7, INTERVAL, "q"),
-            (part(7, 0, "a"),),
-            Opened(ids=frozenset("a")),
-        ),
-        # A later micro-batch of the repetition.
-        (opening(8, "f", 7), Marker(7, "f7", "q"), (part(7, 0, "a"),), Opened(ids=frozenset("a"))),
-        (opening(7, "f", 7), Marker(7, "f", "q"), (part(7, 0, "a"),), Opened(is_delivered=True)),
-        # The interval begins again: what is out is out, and its parts stay.
-        (opening(7), BEFORE, (part(7, 4, "a"), part(7, 5, "b")), Opened(False, frozenset("ab"), 6)),
-        (opening(7), BEFORE, (part(7, 4, "a", query="other"),), Opened()),
-        # A topic of a version that wrote no fences.
-        (opening(7, fence=1), BEFORE, (), Opened()),
-    ],
-)
-def test_slot_is_opened_with_the_rows_that_are_out(
-    opening_: Opening, marker: Marker | None, parts: tuple[Part, ...], decision: Opened
-) -> None:
-    found = opened(opening_, SlotContent(marker, parts))
-    assert (decision.is_delivered, decision.ids) == (found.is_delivered, found.ids)
-    if opening_.is_interval:
-        assert decision.next_part == found.next_part
-
-
-@pytest.mark.parametrize(
     ("opening_", "marker", "parts"),
     [
         (opening(7, "f"), BEFORE, (part(7, 0),)),  # no interval 7 is recorded
@@ -225,100 +182,17 @@ def test_run_that_began_before_a_fence_ends_before_it_fences_the_successor(
         running.send(FENCED)
 
 
-def test_fence_that_is_visible_only_after_the_others_are_fenced_ends_the_run() -> None:
-    running = deliver(opening(7, fence=1), Slot())
-    assert Step.PEEK_SLOT is next(running)
-    assert Step.INIT is running.send(SlotContent(BEFORE))
-    assert Step.READ_SLOT is next(running)
-    with pytest.raises(DisagreementError, match="another job runs the query"):
-        running.send(FENCED)
-
-
-@pytest.mark.parametrize("fence", [2, 3])
-def test_run_that_began_with_the_newest_fence_or_fences_next_is_opened(fence: int) -> None:
-    assert Opened() == opened(opening(7, fence=fence), FENCED)
-
-
-def test_fence_is_committed_in_the_slot_by_the_only_producer() -> None:
-    fence = Fence("q", 3)
-    assert [Step.INIT, Step.BEGIN, WriteFence(fence), Step.COMMIT] == list(fence_slot(fence))
-
-
-def steps_of(
-    opening_: Opening,
-    slot: Slot,
-    content: SlotContent,
-    taken: Sequence[tuple[tuple[str, ...], bool]],
-    *,
-    sent_twice: bool = False,
-) -> list[Any]:
-    """The steps of a delivery that takes these rows."""
-    rows, steps = iter(taken), []
-    running = deliver(opening_, slot)
-    reply: Any = None
-    while True:
-        try:
-            steps.append(step := running.send(reply))
-        except StopIteration as end:
-            return [*steps, end.value]
-        replies = {Step.PEEK_SLOT: content, Step.READ_SLOT: content, Step.COMMIT: sent_twice}
-        reply = next(rows) if step is Step.TAKE_ROWS else replies.get(step)
-
-
-def test_undisturbed_micro_batch_takes_the_steps_in_this_order() -> None:
-    opens = [Step.PEEK_SLOT, Step.INIT, Step.READ_SLOT]
-    writes = [
-        *(Step.BEGIN, Step.TAKE_ROWS, WriteRows(("a", "b"))),
-        *(WriteMarker(Marker(7, "f", "q")), Step.COMMIT),
-        Result.COMMITTED,
-    ]
-    slot, taken = Slot(), [(("a", "b"), True)]
-    assert opens + writes == steps_of(opening(7, "f"), slot, SlotContent(BEFORE), taken)
-
-
-def test_undisturbed_interval_takes_the_steps_in_this_order() -> None:
-    slot, batch = Slot(), opening(7)
-    taken = [(("a", "b"), False), ((), False), (("c",), True)]
-    opens = [Step.PEEK_SLOT, Step.INIT, Step.READ_SLOT]
-    writes = [
-        Step.TAKE_ROWS,
-        *(Step.BEGIN, WriteRows(("a", "b")), WritePart(part(7, 0, "a", "b")), Step.COMMIT),
-        *(Step.TAKE_ROWS, Step.TAKE_ROWS),
-        *(Step.BEGIN, WriteRows(("c",)), WritePart(part(7, 1, "c"))),
-        *(WriteMarker(Marker(7, INTERVAL, "q")), Step.COMMIT),
-        Result.COMMITTED,
-    ]
-    assert opens + writes == steps_of(batch, slot, SlotContent(BEFORE), taken)
-    # The next interval keeps the producer, and its parts replace those of this one.
-    last = steps_of(opening(8), slot, SlotContent(None), [(("d",), True)])
-    assert WritePart(part(8, 0, "d")) in last
-    assert Step.INIT not in last
-
-
-def test_interval_ends_before_a_transaction_follows_a_commit_that_was_sent_twice() -> None:
-    slot, content = Slot(), SlotContent(BEFORE)
-    with pytest.raises(UnavailableError):
-        steps_of(opening(7), slot, content, [(("a",), False), (("b",), True)], sent_twice=True)
-    assert slot.ended is None
-    # The last commit of an interval decides the interval; the next one opens the slot again.
-    steps_of(opening(7), slot, content, [(("a",), True)], sent_twice=True)
-    assert slot.ended is None
-
-
-def test_batch_after_a_skipped_one_opens_the_slot() -> None:
-    slot, content = Slot(), SlotContent(Marker(7, "f", "q"))
-    assert [Step.PEEK_SLOT, Step.DROP_ROWS, Result.SKIPPED] == steps_of(
-        opening(7, "f"), slot, content, []
-    )
-    steps = steps_of(opening(8), slot, content, [((), True)])
-    assert [Step.PEEK_SLOT, Step.INIT, Step.READ_SLOT] == steps[:3]
-
-
-def test_query_that_was_replaced_ends_before_it_fences_the_other_one() -> None:
-    running = deliver(opening(7), Slot())
-    assert Step.PEEK_SLOT is next(running)
-    with pytest.raises(TakenOverError):
-        running.send(SlotContent(Marker(NO_BATCH, "", "other")))
+@pytest.mark.parametrize(
+    ("parts", "decision"),
+    [
+        ((part(7, 4, "a"), part(7, 5, "b")), Opened(False, frozenset("ab"), 6)),
+        ((part(7, 4, "a", query="other"),), Opened()),
+    ],
+)
+def test_repeated_interval_overwrites_no_part_and_reads_no_part_of_another_query(
+    parts: tuple[Part, ...], decision: Opened
+) -> None:
+    assert decision == opened(opening(7), SlotContent(BEFORE, parts))
 
 
 def test_failed_delivery_leaves_a_slot_that_is_opened_again() -> None:

@@ -4,7 +4,6 @@ checkpoint."""
 import pytest
 
 from job.delivery.commit_protocol import NO_BATCH, Marker, TakenOverError
-from tests.unit.delivery.interval_bugs import mutant
 from tests.unit.delivery.interval_protocol import (
     Batch,
     DisagreementError,
@@ -31,14 +30,6 @@ def marker(batch_id: int, fingerprint: str | None = None, query_id: str = "q") -
 @pytest.mark.parametrize(
     ("batch", "newest", "is_delivered"),
     [
-        (opening(0), None, False),
-        (opening(0), marker(0), True),
-        (opening(5), marker(4), False),
-        (opening(5), marker(5), True),
-        # Delivered at least once until batch 4, whatever an earlier time has left behind.
-        (opening(5, since=5), None, False),
-        (opening(5, since=5), marker(2), False),
-        (opening(5, since=5), marker(5), True),
         # Only some batches write dead letters.
         (opening(5, since=NEVER), None, False),
         (opening(5, since=NEVER), marker(2), False),
@@ -82,25 +73,6 @@ def test_marker_that_contradicts_the_checkpoint_is_refused_with_the_remedy(
     assert REMEDIES[text] in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    ("condition", "batch", "newest"),
-    [
-        ("marker.fingerprint != batch.fingerprint", opening(5), marker(5, "other")),
-        ("newest != batch.batch_id - 1", opening(5), marker(3)),
-        ("newest != batch.batch_id - 1", opening(5), None),
-        ("newest > batch.batch_id", opening(5, since=5), marker(6)),
-    ],
-    ids=["other input", "gap", "no marker", "older copy"],
-)
-def test_refusal_that_is_left_out_is_seen(
-    condition: str, batch: Opening, newest: Marker | None
-) -> None:
-    """No schedule leads here: a user has changed the checkpoint or the commit topic."""
-    with pytest.raises(DisagreementError):
-        opened(batch, SlotContent(newest))
-    assert mutant(condition, "False").opened(batch, SlotContent(newest))
-
-
 @pytest.mark.parametrize("batch_id", [NO_BATCH, 4, 5, 6])
 def test_marker_of_another_query_is_refused_whatever_its_batch(batch_id: int) -> None:
     foreign = SlotContent(marker(batch_id, "f5", "other"))
@@ -112,8 +84,3 @@ def test_marker_of_another_query_is_refused_whatever_its_batch(batch_id: int) ->
     assert Step.PEEK_SLOT is next(running)
     with pytest.raises(TakenOverError):  # before it has fenced the other query
         running.send(foreign)
-
-
-def test_marker_of_another_query_would_be_taken_without_the_check() -> None:
-    without = mutant("check_owner(query_id, content.marker)", "pass")
-    assert not without.opened(opening(5), SlotContent(marker(4, query_id="other"))).is_delivered
