@@ -1,4 +1,4 @@
-"""Compiles the Java classes of the job: the processor of the real-time engine, and the decoders and
+"""Compiles the Java classes of the job: the processor that joins, and the decoders and
 encoders of values. Standard library only.
 
     python -m job.installation.compiler [--spark JARS]

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from job.join.processor import RowCounts, real_time_join
+from job.join.processor import RowCounts, processor_join
 from job.plan.plan import JoinPlan
 from job.spark.watermark import pass_late_watermark
 from job.spec.join_conditions import JoinOperator
@@ -72,7 +72,7 @@ class StreamJoin:
     ) -> None:
         """`as_interval`: the watermark of a batch decides which of its rows are late, as in an
         interval. In micro-batches Spark uses the watermark of the previous batch. `heap_bytes`: as
-        for `real_time_join`.
+        for `processor_join`.
 
         Raises SetupError if the processor was built from other sources.
         """
@@ -81,9 +81,9 @@ class StreamJoin:
         self._heap_bytes = heap_bytes
 
     def joined(self, left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
-        return real_time_join(
+        return processor_join(
             *(left, right, plan),
-            real_time=self._as_interval,
+            as_interval=self._as_interval,
             counts=self.counts,
             heap_bytes=self._heap_bytes,
         )

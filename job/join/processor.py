@@ -1,11 +1,11 @@
-"""The join of the real-time engine: both sides as one stream through StreamJoin.java.
+"""The operator `streamjoin`: both sides as one stream through StreamJoin.java.
 
     left rows  --\
                   union -- group by key -- StreamJoin -- joined rows
     right rows --/
 
-Real-time mode does not run Spark's own join operator. It runs a stateful processor in Java. The
-columns that the processor needs are computed here, in SQL: see `_input_rows`.
+The processor is in Java, and also runs in real-time mode. The columns that it needs are computed
+here, in SQL: see `_input_rows`.
 """
 
 from collections.abc import Sequence
@@ -92,19 +92,19 @@ def release_states(spark: SparkSession) -> None:
     java_class(spark, "KeptStates").release()
 
 
-def real_time_join(
+def processor_join(
     left: DataFrame,
     right: DataFrame,
     plan: JoinPlan,
     *,
-    real_time: bool,
+    as_interval: bool,
     counts: RowCounts,
     heap_bytes: int = 0,
 ) -> DataFrame:
     """The columns of both sides; and DEAD_LETTER if both sides have DEAD_LETTER and IS_DEAD.
 
-    `real_time`: for a query that is started with the real-time trigger. In micro-batches,
-    `pass_late_watermark` is called with each batch.
+    `as_interval`: as for StreamJoin (join.py). If false, `pass_late_watermark` is called with each
+    batch.
 
     `heap_bytes`: limit of the rows of a state partition on the heap; 0: its part of HEAP_SHARE.
 
@@ -121,7 +121,7 @@ def real_time_join(
     rows = [_input_rows(whole[side], side, keys[side], types, letter, plan) for side in plan.inputs]
     union = reduce(DataFrame.union, rows)
     names = [_SLOT, *_key_names(keys["left"])]
-    helper = java_class(spark, "RealTimeJoin")
+    helper = java_class(spark, "ProcessorJoin")
     rules = java_class(spark, "JoinRules")(
         union.select(*names)._jdf.schema(),
         union._jdf.schema(),
@@ -132,7 +132,7 @@ def real_time_join(
         heap_bytes,
         _bound_condition(plan, types, spark),
         plan.join_type.anti_side is None or plan.checks.condition is not None,
-        real_time,
+        as_interval,
         counts.java,
     )
     joined = DataFrame(helper.join(union._jdf, _strings(spark, names), rules), spark)
@@ -217,7 +217,7 @@ def _keys(sides: dict[str, DataFrame], plan: JoinPlan) -> dict[str, list[Column]
     """The parts of each side's key in the type as which Spark compares them."""
     both = _empty(sides["left"].sparkSession, [rows.schema for rows in sides.values()])
     keys: dict[str, list[Column]] = {side: [] for side in SIDES}
-    helper = java_class(sides["left"].sparkSession, "RealTimeJoin")
+    helper = java_class(sides["left"].sparkSession, "ProcessorJoin")
     for parts in zip(plan.left.key, plan.right.key, strict=True):
         equality = both.select(F.expr(" = ".join(f"({part.sql})" for part in parts)))
         kind = helper.comparedType(equality._jdf)
@@ -254,7 +254,7 @@ def _bound_condition(plan: JoinPlan, types: dict[str, StructType], spark: SparkS
         return None
     both = _empty(spark, [types[side] for side in plan.inputs])
     selected = both.select(F.expr(plan.pair_condition).alias("matches"))
-    return java_class(spark, "RealTimeJoin").bound(selected._jdf)
+    return java_class(spark, "ProcessorJoin").bound(selected._jdf)
 
 
 def _empty(spark: SparkSession, schemas: Sequence[StructType]) -> DataFrame:
@@ -264,7 +264,7 @@ def _empty(spark: SparkSession, schemas: Sequence[StructType]) -> DataFrame:
 
 
 def _normalized(rows: DataFrame, name: str) -> Column:
-    helper = java_class(rows.sparkSession, "RealTimeJoin")
+    helper = java_class(rows.sparkSession, "ProcessorJoin")
     return Column(helper.normalized(rows._jdf, name))
 
 

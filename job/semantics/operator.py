@@ -153,7 +153,7 @@ class StreamingSymmetricHashJoin:
 
         With the right side first, a left row that matches at once is not stored. But a right row
         behind the state watermark is not stored, so left rows of its batch do not match it. The
-        real-time engine finds the match. A right semi join is a left semi join with exchanged
+        operator streamjoin finds the match. A right semi join is a left semi join with exchanged
         inputs.
         """
         matches = {

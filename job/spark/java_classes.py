@@ -15,7 +15,7 @@ _PACKAGE = "streamjoin"
 def check_classes(spark: SparkSession) -> None:
     """Raises SetupError if the Java classes of the job were built from other sources."""
     try:
-        built_from = java_class(spark, "RealTimeJoin").sourcesChecksum()
+        built_from = java_class(spark, "ProcessorJoin").sourcesChecksum()
     except TypeError as error:  # Py4J takes the name of a missing class for a package.
         raise SetupError(
             f"{JAVA_JAR}, with the Java classes of the job, is not on the class path. {JARS_REMEDY}"

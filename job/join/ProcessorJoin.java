@@ -21,8 +21,8 @@ import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructType;
 
 /** Steps of join.py that need Scala or Catalyst classes. */
-public final class RealTimeJoin {
-  private RealTimeJoin() {}
+public final class ProcessorJoin {
+  private ProcessorJoin() {}
 
   /** Columns of left, of right (except in a left semi join) and `dead_letter`. */
   public static Dataset<Row> join(Dataset<Row> rows, String[] keys, JoinRules rules) {
@@ -40,7 +40,7 @@ public final class RealTimeJoin {
   /** The checksum of the sources that this class was built from. */
   public static String sourcesChecksum() throws IOException {
     try (InputStream content =
-        RealTimeJoin.class.getResourceAsStream("/META-INF/streamjoin-sources.sha256")) {
+        ProcessorJoin.class.getResourceAsStream("/META-INF/streamjoin-sources.sha256")) {
       return content == null ? "" : new String(content.readAllBytes(), StandardCharsets.UTF_8);
     }
   }
