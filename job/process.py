@@ -114,6 +114,7 @@ def run_query(
         read=lambda: stats.offsets,
         topics=lambda: stats.topics,
         compare_topics=identity.check,
+        tails=stats.empty_tails,
     )
     idle_sides = IdleSides(plan, stats, watch)
     lineage = run_reports(plan, settings, redaction)

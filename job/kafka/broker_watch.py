@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import structlog
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
+from job.event_time.empty_tails import EmptyTails
 from job.event_time.partitions import Offsets
 from job.kafka.clients import (
     ANSWER_SECONDS,
@@ -24,6 +25,7 @@ from job.kafka.clients import (
     list_offsets_of_topics,
 )
 from job.kafka.group_offsets import GroupOffsets
+from job.kafka.tail_search import TailSearch
 from job.kafka.topic_ids import topics as describe_topics
 from job.kafka.topic_patterns import matching_topics
 from job.plan.plan import JoinPlan
@@ -49,15 +51,18 @@ class BrokerWatch:
         read: Callable[[], Offsets | None],
         topics: Callable[[], Topics],
         compare_topics: Callable[[AdminClient], None],
+        tails: EmptyTails,
     ) -> None:
         """`settings`: librdkafka's, read again after each failure. `read`: next offsets to read.
         `topics`: the topics of each side. `compare_topics`: called first in each poll.
+        `tails`: set by each poll.
         """
         self._plan = plan
         self._settings = settings
         self._read = read
         self._topics = topics
         self._compare_topics = compare_topics
+        self._tails, self._search = tails, TailSearch()
         self._client: AdminClient | None = None
         self._group: GroupOffsets | None = None
         self._committed: Offsets | None = None
@@ -96,7 +101,8 @@ class BrokerWatch:
         if read is None or written is None:
             return None
         polled_at, ends = written
-        is_read = all(read[side].get(partition, 0) >= end for partition, end in ends[side].items())
+        passed = self._tails.passed(side, read[side])
+        is_read = all(passed.get(partition, 0) >= end for partition, end in ends[side].items())
         return polled_at if is_read else None
 
     def _side(self, side: Side) -> SideOffsets:
@@ -104,7 +110,7 @@ class BrokerWatch:
         return SideOffsets(
             topic=str(self._topics()[side]),
             new_topics=self._new_topics.get(side, []),
-            read=None if read is None else dict(read[side]),
+            read=None if read is None else self._tails.passed(side, read[side]),
             earliest=ends[0] if ends else None,
             latest=ends[1] if ends else None,
         )
@@ -155,10 +161,17 @@ class BrokerWatch:
             polled_at,
             {side: _written(client, topics[side], ends[side][1]) for side in SIDES},
         )
+        self._find_tails(topics, {side: latest for side, (_, latest) in ends.items()})
         self._find_new_topics(client, topics)
         if self._error is not None:
             _log.info("brokers_back")
         self._ends, self._answered_at, self._error = ends, datetime.now(UTC), None
+
+    def _find_tails(self, topics: Topics, ends: Offsets) -> None:
+        read = self._read()
+        if self._plan.real_time is not None and read is not None:
+            group = self._plan.consumer_group
+            self._tails.set(self._search.find(self._settings(), group, topics, read, ends))
 
     def _poll_output(self) -> None:
         self._output = _output_ends(self._admin(), self._plan.output.topic)

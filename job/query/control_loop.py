@@ -185,7 +185,10 @@ class ControlLoop:
         now = self._clock()
         if self.state.run.phase is not Phase.REAL_TIME:
             self._apply(BatchPlanned(now, starts, latest))
-        elif (ended := self._hooks.ended_interval(starts, latest)) is not None:
+            return
+        # Of an interval that reads nothing more in this partition.
+        latest = self._stats.empty_tails.cut_off(starts, latest)
+        if (ended := self._hooks.ended_interval(starts, latest)) is not None:
             watermark_ms = self._hooks.watermark_ms()
             self._apply(IntervalPlanned(now, ended.next_batch_id, ended.read, watermark_ms))
             # After the event times: with new offsets and old ones, a side could look idle.

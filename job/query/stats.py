@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import structlog
 
 from job.errors import StreamjoinError
+from job.event_time.empty_tails import EmptyTails
 from job.event_time.history import WatermarkLine
 from job.event_time.partitions import Offsets, Partitions
 from job.event_time.watermark import event_time_of
@@ -84,6 +85,7 @@ class QueryStats:
         self._live: LiveFigures | None = None
         self.partitions = Partitions.none()
         """Offsets and event times read of each partition, up to the last delivered batch."""
+        self.empty_tails = EmptyTails()
         self.change: ChangeReport | None = None
         """Progress of the replay. None: the query replaces no other query."""
 

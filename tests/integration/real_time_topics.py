@@ -7,6 +7,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from confluent_kafka import Producer
+
 from deploy.local.kafka import EmbeddedKafka
 from job.protocol.status import JobStatus, Phase
 from job.spec.join_conditions import JoinType
@@ -181,6 +183,21 @@ class Topics:
             if side == "left" and self._in_envelopes:
                 records = [change(row, n) for n, row in enumerate(records)]
             produce(self.kafka.bootstrap_servers, f"{self.name}.{side}", records)
+
+    def send_in_transactions(self, left: list[Row], right: list[Row], *, partition: int) -> None:
+        """One transaction for each side; after it one that is aborted."""
+        settings = {"bootstrap.servers": self.kafka.bootstrap_servers, "log_level": 0}
+        producer = Producer({**settings, "transactional.id": f"{self.name}-{partition}"})
+        producer.init_transactions(30)
+        for side, rows, value in (("left", left, "a"), ("right", right, "b")):
+            self.sent[side] += rows
+            for end in (producer.commit_transaction, producer.abort_transaction):
+                producer.begin_transaction()
+                for k, t, v in rows:
+                    record = json.dumps({"k": k, "t": T0 + t * 1000, value: v})
+                    producer.produce(f"{self.name}.{side}", record, partition=partition)
+                producer.flush(30)
+                end(30)
 
     def close(self, job: Job) -> None:
         """Send rows behind all windows, once an interval has read those before them and ended.

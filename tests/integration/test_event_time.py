@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 from deploy.local.kafka import EmbeddedKafka
+from job.event_time.empty_tails import EmptyTails
 from job.kafka.broker_watch import BrokerWatch
 from job.plan.planner import join_plan
 from job.protocol.status import JobStatus
@@ -216,6 +217,7 @@ def test_topic_with_an_open_transaction_is_not_read_to_its_end(
         read=lambda: read,
         topics=lambda: plan.topics,
         compare_topics=lambda _: None,
+        tails=EmptyTails(),
     )
     watch.start()
     try:

@@ -253,6 +253,30 @@ def test_dead_letters_idle_sides_state_and_checkpoint(
     } == {letter.message for letter in letters() if letter.reason == "late"}
 
 
+def test_transaction_at_the_end_of_a_quiet_partition_holds_nothing_back(
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
+) -> None:
+    """Real-time mode reads no marker of a transaction and no aborted record, so its position stays
+    before them: the partition must count as read to its end."""
+    topics = Topics(
+        kafka, "transacted", "left_outer", tmp_path, idle_after="2 seconds", partitions=2
+    )
+    with Job(topics.spec(), tmp_path, jvm) as job:
+        wait_for_intervals(job)
+        topics.send_in_transactions([("quiet", 20, 1)], [("other", 20, 2)], partition=0)
+        topics.send_in_transactions(*CLOSING, partition=1)
+        topics.wait_for_results()
+        job.wait_for(
+            lambda status: status.idle.get("right") and set(behind(status).values()) == {0},
+            "the right side is idle, and all is read",
+        )
+
+
+def behind(status: JobStatus) -> dict[int, int]:
+    assert status.brokers is not None
+    return status.brokers.right.behind_latest or {}
+
+
 def test_query_survives_a_broker_that_is_away(tmp_path: Path, jvm: SharedJvm) -> None:
     """Its left rows are in envelopes of Debezium."""
     with EmbeddedKafka(tmp_path / "kafka", jvm_options=BROKER_OPTIONS) as kafka:

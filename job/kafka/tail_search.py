@@ -1,0 +1,81 @@
+"""Finds the ends of partitions that have no record (job/event_time/empty_tails.py)."""
+
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+
+from confluent_kafka import TopicPartition
+
+from job.event_time.empty_tails import Tails
+from job.event_time.partitions import Offsets
+from job.kafka.clients import consumer, placed, poll
+from job.spec.sides import SIDES, Side
+from job.spec.source_topics import SourceTopics
+
+_SECONDS = 2.0
+_POLL_SECONDS = 0.2
+_RECORDS_MAX = 10_000
+"""Offsets of a tail that is searched. With more of them unread, the query is behind in any case."""
+
+
+class TailSearch:
+    """Called on one thread."""
+
+    def __init__(self) -> None:
+        self._known: dict[Side, dict[int, tuple[int, int]]] = {side: {} for side in SIDES}
+
+    def find(
+        self,
+        settings: Mapping[str, Any],
+        group: str,
+        topics: Mapping[Side, SourceTopics],
+        read: Offsets,
+        ends: Offsets,
+    ) -> Tails:
+        """The tails between the next offset to read and the end of a partition. A partition whose
+        tail is not known after two seconds is left out. Raises KafkaException."""
+        for side in SIDES:
+            unread = {
+                number: (start, ends[side][number])
+                for number, start in read[side].items()
+                if start < ends[side].get(number, 0) <= start + _RECORDS_MAX
+            }
+            known = {
+                number: tail
+                for number, tail in self._known[side].items()
+                if unread.get(number) == tail
+            }
+            to_search = {number: tail for number, tail in unread.items() if number not in known}
+            if to_search:
+                known |= _without_records(settings, group, topics[side], to_search)
+            self._known[side] = known
+        return {side: dict(tails) for side, tails in self._known.items()}
+
+
+def _without_records(
+    settings: Mapping[str, Any],
+    group: str,
+    topics: SourceTopics,
+    tails: Mapping[int, tuple[int, int]],
+) -> dict[int, tuple[int, int]]:
+    found, waiting = {}, set(tails)
+    deadline = time.monotonic() + _SECONDS
+    with closing(consumer(settings, group)) as client:
+        client.assign(
+            [TopicPartition(*topics.place(number), start) for number, (start, _) in tails.items()]
+        )
+        while waiting and time.monotonic() < deadline:
+            message = poll(client, _POLL_SECONDS)
+            if message is None:
+                continue
+            place = placed(message)
+            number = topics.number(place.topic, place.partition)
+            if (
+                number in waiting
+                and message.error() is not None
+                and place.offset >= tails[number][1]
+            ):
+                found[number] = tails[number]
+            waiting.discard(number)
+    return found
