@@ -15,7 +15,8 @@ class PartitionOffsetsView(View):
     earliest: int | None
     """Offset of the oldest record that Kafka retains."""
     latest: int | None
-    """Offset that the next committed record will have."""
+    """Offset that the next committed record will have, at the last poll of the brokers; `read` if
+    the job has read further since."""
     behind_latest: int | None
     """Unread offsets: `latest` - `read`."""
     retention_headroom: int | None
@@ -37,7 +38,9 @@ class SideOffsetsView(View):
         if offsets is None:
             return cls(topic=None, partitions={})
         names = [name for name in PartitionOffsetsView.model_fields if name != "event_time"]
-        columns = {name: getattr(offsets, name) or {} for name in names}
+        columns = {name: dict(getattr(offsets, name) or {}) for name in names}
+        for number, end in columns["latest"].items():
+            columns["latest"][number] = max(end, columns["read"].get(number, end))
         partitions = sorted({number for column in columns.values() for number in column})
         return cls(
             topic=offsets.topic,

@@ -55,6 +55,18 @@ def test_unknown_offsets_are_null(path: Path) -> None:
     assert ("2026-11-20T12:00:00Z", "x") == (body["answered_at"], body["error"])
 
 
+def test_end_is_not_before_the_position_that_was_read_since_the_poll(path: Path) -> None:
+    read_since = SideOffsets(topic="impressions", read={0: 8, 1: 2}, latest={0: 5, 1: 3})
+    with serving(path, status(brokers=just_polled(left=read_since))):
+        body = call("GET", "/v1/query/offsets", settings(path)).json()
+
+    shown = body["left"]["partitions"]
+    assert [(8, 8, 0), (2, 3, 1)] == [
+        (shown[number]["read"], shown[number]["latest"], shown[number]["behind_latest"])
+        for number in ("0", "1")
+    ]
+
+
 def test_partitions_are_unknown_before_the_first_poll_of_the_brokers(path: Path) -> None:
     with serving(path, status()):
         body = call("GET", "/v1/query/offsets", settings(path)).json()
