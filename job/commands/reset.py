@@ -1,5 +1,6 @@
 """`streamjoin reset`."""
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from job.api.query import QueryView, ResetView
     from job.api.start_requests import OffsetsRequest, ResetRequest
 
+# Kafka's offsets are longs.
+_OFFSET = re.compile(r"([0-9]{1,9})=([0-9]{1,19})")
 _OFFSETS_HELP = (
     "Next offset to read of partitions of the {} topic, e.g. 0=90,1=75. The other partitions "
     "continue where they were."
@@ -99,10 +102,11 @@ def _request(
 
 
 def _offsets(side: str, text: str) -> dict[str, int]:
-    pairs = [part.partition("=") for part in text.split(",")]
-    if not all(number.isdecimal() and offset.isdecimal() for number, _, offset in pairs):
-        raise typer.BadParameter(f"--{side}: must be PARTITION=OFFSET,…, e.g. 0=90,1=75 ({text})")
-    return {number: int(offset) for number, _, offset in pairs}
+    pairs = [_OFFSET.fullmatch(part) for part in text.split(",")]
+    if None in pairs:
+        written = f"(written: {text[:100]})"
+        raise typer.BadParameter(f"--{side}: must be PARTITION=OFFSET,…, e.g. 0=90,1=75 {written}")
+    return {pair[1]: int(pair[2]) for pair in pairs if pair is not None}
 
 
 def _confirm(query: "QueryView", *, yes: bool, on_stderr: bool) -> None:

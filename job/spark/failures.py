@@ -173,7 +173,7 @@ def _lost_offset(causes: Sequence[Any], _: str) -> StreamjoinError | None:
         return None
     return QueryError(
         f"records were deleted before they were read: {_root_message(causes)}. The next start "
-        "names the lost offsets and the request that continues without them",
+        "names the lost offsets and the command that continues without them",
         retryable=True,
     )
 

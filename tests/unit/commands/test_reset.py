@@ -135,7 +135,9 @@ def test_reset_that_is_not_completed_in_time_exits_1(job: ResettingJob, tmp_path
         ((), "either --start, or --left and --right with offsets, is required"),
         (("--start", "latest", "--left", "0=1"), "either --start, or --left and --right"),
         (("--start", "yesterday"), "--start: Value error, must be earliest, latest or a time"),
-        (("--left", "earliest"), "--left: must be PARTITION=OFFSET,…, e.g. 0=90,1=75 (earliest)"),
+        (("--left", "earliest"), "--left: must be PARTITION=OFFSET,…, e.g. 0=90,1=75 (written: "),
+        (("--left", f"0={'9' * 5_000}"), "--left: must be PARTITION=OFFSET"),
+        (("--left", "0=9999999999999999999"), "--left: Input should be less than or equal to"),
     ],
 )
 @pytest.mark.usefixtures("job")

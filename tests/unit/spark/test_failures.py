@@ -193,7 +193,7 @@ RULES: dict[str, tuple[PySparkException, str, bool]] = {
     ),
     "_lost_offset": (
         of_java("org.apache.kafka.clients.consumer.OffsetOutOfRangeException", "7"),
-        "The next start names the lost offsets and the request that continues without them",
+        "The next start names the lost offsets and the command that continues without them",
         True,
     ),
     "_no_client": (
