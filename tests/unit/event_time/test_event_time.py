@@ -1,10 +1,6 @@
 """The watermark and the order of reading, from what was read of each partition."""
 
-from dataclasses import dataclass, field
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from job.event_time.fair_reading import Reading, records_max, waiting_partitions
 from job.event_time.partitions import BatchRead, Partition, Partitions, RecordedEventTimes
@@ -14,9 +10,7 @@ from job.event_time.watermark import (
     side_event_time,
     watermark_ms,
 )
-from job.spec.sides import SIDES, Side
-
-DELAY_MS: dict[Side, int] = {"left": 10, "right": 10}
+from job.spec.sides import Side
 
 
 def behind(event_time_ms: int | None) -> Partition:
@@ -193,76 +187,3 @@ def test_first_batch_is_smaller_only_than_a_larger_limit_of_spark(
 
 def test_first_batches_grow_up_to_the_limit_of_spark() -> None:
     assert [2_000, 24_000, None] == [records_max(n, 100_000) for n in range(3)]
-
-
-@dataclass
-class Reader:
-    """Two topics in event-time order in each partition, read in batches of any shape."""
-
-    topics: dict[Side, dict[int, list[int]]]
-    """Event times by offset."""
-    partitions: Partitions = field(default_factory=Partitions.none)
-    watermark: int = -(10**9)
-
-    def batch(self, shares: dict[Side, dict[int, int]]) -> list[int]:
-        """Read that many records of each partition; the event times of the rows that are late."""
-        latest = {s: {n: len(times) for n, times in self.topics[s].items()} for s in SIDES}
-        starts = {s: {n: self._next(s, n) for n in latest[s]} for s in SIDES}
-        slack = 20
-        reading = Reading(waiting_partitions(self.partitions, slack), None)
-        ends: dict[Side, dict[int, int]] = {}
-        for side in SIDES:
-            limits = reading.ends(side, starts[side], latest[side]) or latest[side]
-            ends[side] = {
-                n: min(limits[n], starts[side][n] + shares[side].get(n, 0)) for n in latest[side]
-            }
-        times = {
-            s: {n: self.topics[s][n][starts[s][n] : ends[s][n]] for n in ends[s]} for s in SIDES
-        }
-        read_now = [time for s in SIDES for some in times[s].values() for time in some]
-        late = [time for time in read_now if time <= self.watermark]
-        newest = {s: {n: max(some) for n, some in times[s].items() if some} for s in SIDES}
-        of_sides = {s: max(newest[s].values()) for s in SIDES if newest[s]}
-        self.partitions = self.partitions.after_batch(BatchRead(ends, latest, newest, of_sides))
-        allowed = watermark_ms(self.partitions, DELAY_MS)
-        self.watermark = max(self.watermark, self.watermark if allowed is None else allowed)
-        return late
-
-    def _next(self, side: Side, number: int) -> int:
-        partition = self.partitions.side(side).get(number)
-        return 0 if partition is None else partition.next_offset
-
-
-_TIMES = st.lists(st.integers(1, 200), max_size=12).map(sorted)
-_TOPIC = st.dictionaries(st.integers(0, 2), _TIMES, min_size=1)
-_SHARES = st.dictionaries(st.integers(0, 2), st.integers(0, 5))
-_BATCHES = st.lists(st.tuples(_SHARES, _SHARES), max_size=15)
-
-
-@given(_TOPIC, _TOPIC, _BATCHES)
-@settings(max_examples=300)
-def test_no_row_of_an_ordered_backlog_is_late_however_it_is_read(
-    left: dict[int, list[int]],
-    right: dict[int, list[int]],
-    batches: list[tuple[dict[int, int], dict[int, int]]],
-) -> None:
-    reader = Reader({"left": left, "right": right})
-
-    assert [] == [
-        late for shares in batches for late in reader.batch(dict(zip(SIDES, shares, strict=True)))
-    ]
-
-
-@given(_TOPIC, _TOPIC)
-def test_fair_reading_always_reaches_the_end_of_every_partition(
-    left: dict[int, list[int]], right: dict[int, list[int]]
-) -> None:
-    reader = Reader({"left": left, "right": right})
-    records = sum(len(times) for topic in (left, right) for times in topic.values())
-    for _ in range(records + 1):
-        reader.batch({side: {0: 1, 1: 1, 2: 1} for side in SIDES})
-
-    assert not any(p.has_backlog for s in SIDES for p in reader.partitions.side(s).values())
-    newest = [max((max(t) for t in topic.values() if t), default=None) for topic in (left, right)]
-    if None not in newest:
-        assert min(time for time in newest if time is not None) - 10 == reader.watermark

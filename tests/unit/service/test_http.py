@@ -76,11 +76,6 @@ def test_commands_without_tokens_are_refused_on_a_public_address(path: Path, ver
     assert [] == job.commands
 
 
-def test_reading_without_tokens_is_allowed_on_a_public_address(path: Path) -> None:
-    with serving(path, status()):
-        assert 200 == call("GET", "/v1/query", settings(path, host="0.0.0.0")).status_code  # noqa: S104
-
-
 # --- Probes and metrics
 
 
