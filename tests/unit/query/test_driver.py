@@ -141,14 +141,6 @@ def test_calls_before_each_batch_go_on_in_a_catch_up() -> None:
     assert {"left", "right"} == run.limited
 
 
-def test_interval_is_recorded_with_the_watermark_of_what_is_read() -> None:
-    run = Driven(Phase.REAL_TIME)
-    run.interval(both(10), both(12))
-    assert NOW_MS - 20_000 == run.watermark
-    assert [Interval(batch_id=8, watermark_ms=NOW_MS - 20_000)] == run.recorded
-    assert [] == run.next_phases
-
-
 def test_interval_is_recorded_with_a_later_watermark_that_an_idle_side_has_set() -> None:
     run = Driven(Phase.REAL_TIME)
     run.watermark = NOW_MS
@@ -223,30 +215,6 @@ def test_duration_of_intervals_is_set_when_it_changes() -> None:
     for _ in range(SHORT_INTERVALS):
         run.interval(both(10), both(10))
     assert [SHORT_INTERVAL, 2 * SHORT_INTERVAL, 4 * SHORT_INTERVAL] == run.durations
-
-
-def test_watermark_of_an_interrupted_interval_stays_until_the_interval_is_repeated() -> None:
-    run = Driven(Phase.CATCH_UP, interrupted=CUT)
-    assert run.state.keeps_watermark
-    run.plan(both(10), both(20))
-    assert 5_000 == run.watermark
-    repeated = CUT.repeated_until(both(20))
-    assert [repeated] == run.recorded
-
-    run.batch(both(19), both(19), both(NOW_MS))
-    assert (5_000, []) == (run.watermark, run.next_phases)
-
-    run.batch(both(20), both(20), both(NOW_MS))
-    assert NOW_MS - 20_000 == run.watermark
-    assert [Phase.REAL_TIME] == run.next_phases
-    # Spark has not committed the batch yet.
-    assert ([repeated], True) == (run.recorded, run.state.keeps_watermark)
-
-
-def test_run_that_repeats_an_interval_ends_with_the_repetition() -> None:
-    run = Driven(Phase.CATCH_UP, interrupted=CUT.repeated_until(both(20)))
-    run.batch(both(20), both(20 + CAUGHT_UP_RECORDS), both(NOW_MS))
-    assert [Phase.CATCH_UP] == run.next_phases
 
 
 def test_ends_of_a_repetition_that_is_interrupted_itself_stay() -> None:

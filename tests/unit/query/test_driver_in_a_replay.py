@@ -1,9 +1,7 @@
 """The replay of a changed query: limits, watermark, and what follows the replay."""
 
-import pytest
-
 from job.event_time.fair_reading import FIRST_BATCH_RECORDS
-from job.event_time.partitions import Partitions, RecordedEventTime, RecordedEventTimes
+from job.event_time.partitions import RecordedEventTime, RecordedEventTimes
 from job.protocol.status import Phase
 from job.query.driver import EndsRequested
 from job.replay.replay import Replay, ReplayPhase
@@ -33,37 +31,6 @@ def replaying(
 
 def limits(run: Driven, left: int, right: int) -> tuple[int | None, int | None]:
     return run.limit("left", left, 99), run.limit("right", right, 99)
-
-
-@pytest.mark.parametrize("phase", [None, Phase.CATCH_UP])
-def test_replay_reads_to_the_cut_and_then_takes_the_watermark_over(phase: Phase | None) -> None:
-    run = replaying(phase)
-    assert run.state.needs_calls
-    assert run.state.keeps_watermark
-    assert (19, 16) == limits(run, 10, 10)
-    assert both(99) == run.state.latest
-
-    run.batch(ends(15, 16), both(99), ends(70_000, 90_000))
-    assert [] == run.watermarks
-    assert (19, 16) == limits(run, 15, 16)
-
-    run.batch(ends(19, 16), both(99), ends(71_000, 85_000))
-    assert [60_000] == run.watermarks
-    assert Partitions.none() == run.state.partitions
-    assert (20, 16) == limits(run, 19, 16)
-    assert [] == run.next_phases
-
-    run.batch(ends(20, 16), both(99), ends(71_000, 85_000))
-    assert [60_000, 61_000] == run.watermarks
-    assert not run.state.keeps_watermark
-    assert ends(71_000, 85_000) == run.state.partitions.event_times
-    assert run.state.partitions.has_backlog
-    assert (None, None) == limits(run, 20, 16)
-    assert [] == run.next_phases
-
-    run.batch(both(99), both(99), both(99_000))
-    assert [60_000, 61_000, 79_000] == run.watermarks
-    assert ([] if phase is None else [Phase.REAL_TIME]) == run.next_phases
 
 
 def test_partition_that_was_added_after_the_change_is_read_after_the_replay() -> None:
