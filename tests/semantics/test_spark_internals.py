@@ -4,6 +4,8 @@ A new version of Spark that lost one fails here in seconds, with the name of the
 """
 
 import importlib
+import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,127 +16,49 @@ from pyspark.sql import SparkSession
 import job.spark
 from job.plan.tuning import CONF
 
-_EXECUTION = "org.apache.spark.sql.execution"
-_RUNTIME = f"{_EXECUTION}.streaming.runtime"
-_KAFKA = "org.apache.spark.sql.kafka010"
-_MICRO_BATCH = f"{_RUNTIME}.MicroBatchExecution"
-
-# (module of job/spark, class, member): a method or field, also of a superclass. An empty member:
-# the class itself.
-JVM: list[tuple[str, str, str]] = [
-    ("session", "org.apache.spark.deploy.SparkSubmit", "main"),
-    ("session", "org.apache.spark.SparkContext", "isStopped"),
-    ("stream_execution", f"{_RUNTIME}.StreamingQueryWrapper", "streamingQuery"),
-    ("stream_execution", _MICRO_BATCH, "awaitProgressLock"),
-    ("stream_execution", _MICRO_BATCH, "lastExecution"),
-    ("between_batches", _MICRO_BATCH, "offsetLog"),
-    ("between_batches", _MICRO_BATCH, "commitLog"),
-    ("between_batches", _MICRO_BATCH, "state"),
-    ("between_batches", f"{_RUNTIME}.TERMINATED$", "MODULE$"),
-    ("watermark", _MICRO_BATCH, "watermarkTracker"),
-    ("watermark", _MICRO_BATCH, "noNewData"),
-    ("watermark", _MICRO_BATCH, "watermarkPropagator"),
-    ("watermark", f"{_RUNTIME}.WatermarkTracker", "currentWatermark"),
-    ("watermark", f"{_RUNTIME}.WatermarkTracker", "setWatermark"),
-    ("watermark", f"{_RUNTIME}.WatermarkPropagator", "purge"),
-    (
-        "watermark",
-        f"{_EXECUTION}.streaming.operators.stateful.transformwithstate.TransformWithStateExec",
-        "eventTimeWatermarkForLateEvents",
-    ),
-    ("observed_metrics", f"{_RUNTIME}.IncrementalExecution", "observedMetrics"),
-    ("stopped_query", f"{_RUNTIME}.StreamExecution$", "PROXY_ERROR"),
-    ("batch_read", _MICRO_BATCH, "sources"),
-    ("batch_read", _MICRO_BATCH, "getLatestExecutionContext"),
-    ("batch_read", f"{_RUNTIME}.StreamExecutionContext", "endOffsets"),
-    ("batch_read", f"{_RUNTIME}.StreamExecutionContext", "latestOffsets"),
-    ("batch_read", f"{_KAFKA}.KafkaMicroBatchStream", "kafkaOffsetReader"),
-    ("batch_read", f"{_KAFKA}.JsonUtils$", "partitionOffsets"),
-    ("kafka_reader", f"{_KAFKA}.KafkaMicroBatchStream", "kafkaOffsetReader"),
-    ("kafka_reader", f"{_KAFKA}.KafkaOffsetReader", "fetchLatestOffsets"),
-    (
-        "executed_join",
-        f"{_EXECUTION}.streaming.operators.stateful.join.StreamingSymmetricHashJoinExec",
-        "eventTimeWatermarkForLateEvents",
-    ),
-    (
-        "executed_join",
-        f"{_EXECUTION}.streaming.operators.stateful.join.StreamingSymmetricHashJoinExec",
-        "metrics",
-    ),
-    ("executed_join", f"{_EXECUTION}.datasources.v2.MicroBatchScanExec", "start"),
-    ("executed_join", f"{_EXECUTION}.datasources.v2.MicroBatchScanExec", "end"),
-    ("interval_read", f"{_RUNTIME}.MicroBatchExecutionContext", "isCurrentBatchConstructed"),
-    ("interval_read", f"{_RUNTIME}.MicroBatchExecutionContext", "previousContext"),
-    ("interval_read", f"{_RUNTIME}.StreamExecutionContext", "executionPlan"),
-    ("interval_read", f"{_RUNTIME}.StreamExecutionContext", "batchId"),
-    ("interval_duration", _MICRO_BATCH, "logicalPlan"),
-    (
-        "interval_duration",
-        f"{_EXECUTION}.datasources.v2.StreamingDataSourceV2ScanRelation",
-        "relation",
-    ),
-    (
-        "interval_duration",
-        f"{_EXECUTION}.datasources.v2.StreamingDataSourceV2Relation",
-        "realTimeModeDuration",
-    ),
-    ("interval_duration", f"{_EXECUTION}.streaming.RealTimeTrigger", "create"),
-    ("interval_duration", f"{_EXECUTION}.streaming.RealTimeTrigger", "unapply"),
-    ("live_rows", "org.apache.spark.sql.internal.SharedState", "statusStore"),
-    ("live_rows", f"{_EXECUTION}.ui.SQLAppStatusStore", "executionsCount"),
-    ("live_rows", f"{_EXECUTION}.ui.SQLAppStatusStore", "executionsList"),
-    ("live_rows", f"{_EXECUTION}.ui.SQLAppStatusStore", "executionMetrics"),
-    ("live_rows", f"{_EXECUTION}.SQLExecution", "getQueryExecution"),
-    ("live_rows", f"{_EXECUTION}.datasources.v2.RealTimeStreamScanExec", ""),
-    ("join_input", f"{_EXECUTION}.QueryExecution", "optimizedPlan"),
-    ("join_input", "org.apache.spark.sql.classic.Dataset$", "ofRows"),
-    (
-        "kafka_partitioner",
-        "org.apache.kafka.clients.producer.internals.BuiltInPartitioner",
-        "partitionForKey",
-    ),
-    ("kafka_partitioner", "org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke", ""),
-    ("kafka_partitioner", "org.apache.spark.sql.classic.ExpressionUtils", "expression"),
-    ("try_eval", "org.apache.spark.sql.catalyst.expressions.TryEval", ""),
-    ("try_eval", "org.apache.spark.sql.catalyst.analysis.FunctionRegistryBase$", "build"),
-    (
-        "try_eval",
-        "org.apache.spark.sql.catalyst.analysis.FunctionRegistry",
-        "createOrReplaceTempFunction",
-    ),
-    ("listener", "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper", ""),
-    ("listener", "org.apache.spark.sql.streaming.PythonStreamingQueryListener", "onQueryProgress"),
-    ("listener", "org.apache.spark.sql.streaming.StreamingQueryProgress", "json"),
-    (
-        "before_first_batch",
-        "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper",
-        "",
-    ),
-    ("before_first_batch", "org.apache.spark.sql.streaming.StreamingQueryManager", "addListener"),
-    (
-        "before_first_batch",
-        "org.apache.spark.sql.streaming.StreamingQueryManager",
-        "removeListener",
-    ),
-    ("before_first_batch", "org.apache.spark.sql.streaming.StreamingQueryManager", "get"),
-    (
-        "hadoop_settings",
-        "org.apache.spark.deploy.SparkHadoopUtil",
-        "appendS3AndSparkHadoopHiveConfigurations",
-    ),
-    ("hadoop_settings", "org.apache.hadoop.conf.Configuration", "updatingResource"),
-    ("hadoop_files", "org.apache.spark.sql.internal.SessionState", "newHadoopConf"),
-    ("hadoop_files", "org.apache.hadoop.fs.Options$Rename", "OVERWRITE"),
-    ("executors", "org.apache.spark.SparkContext", "getExecutorMemoryStatus"),
-    ("executors", "org.apache.spark.SparkContext", "resourceProfileManager"),
-    ("executors", "org.apache.spark.SparkContext", "maxNumConcurrentTasks"),
-    ("executors", "org.apache.spark.SparkContext", "taskScheduler"),
-    ("executors", "org.apache.spark.scheduler.TaskScheduler", "rootPool"),
-    ("executors", "org.apache.spark.scheduler.Pool", "runningTasks"),
-    ("state_stores", f"{_EXECUTION}.streaming.state.StateStore$", "stopMaintenanceTaskWithoutLock"),
-    ("state_stores", f"{_EXECUTION}.streaming.state.StateStore$", "stop"),
+_PACKAGES = [
+    "org.apache.spark",
+    "org.apache.spark.deploy",
+    "org.apache.spark.scheduler",
+    "org.apache.spark.sql.catalyst.analysis",
+    "org.apache.spark.sql.catalyst.expressions",
+    "org.apache.spark.sql.catalyst.expressions.objects",
+    "org.apache.spark.sql.classic",
+    "org.apache.spark.sql.execution",
+    "org.apache.spark.sql.execution.datasources.v2",
+    "org.apache.spark.sql.execution.streaming",
+    "org.apache.spark.sql.execution.streaming.operators.stateful.join",
+    "org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate",
+    "org.apache.spark.sql.execution.streaming.runtime",
+    "org.apache.spark.sql.execution.streaming.state",
+    "org.apache.spark.sql.execution.ui",
+    "org.apache.spark.sql.internal",
+    "org.apache.spark.sql.kafka010",
+    "org.apache.spark.sql.streaming",
+    "org.apache.kafka.clients.producer.internals",
+    "org.apache.hadoop.conf",
+    "org.apache.hadoop.fs",
 ]
+
+
+def lines() -> dict[str, str]:
+    """The second column of the table in the docstring of job/spark, by module."""
+    assert job.spark.__doc__ is not None
+    rows = [row.split(" | ") for row in job.spark.__doc__.splitlines() if row.startswith("| ")]
+    return {row[0].removeprefix("| "): row[1] for row in rows[1:]}
+
+
+def hooks() -> list[tuple[str, str, str]]:
+    """Module of job/spark, class of Spark, member: a method or field, also of a superclass. An
+    empty member: the class itself. Names that begin with _ are PySpark's."""
+    found = []
+    for hook, line in lines().items():
+        for part in line.split("; "):
+            if named := re.fullmatch(r"([A-Z][\w$]*)(?:: (.*))?", part):
+                members = (named[2] or "").split(", ")
+                found += [(hook, named[1], name) for name in members if not name.startswith("_")]
+    return found
+
 
 # (module of job/spark, module of PySpark, dotted name).
 PYTHON = [
@@ -146,15 +70,13 @@ PYTHON = [
 ]
 
 
-@pytest.mark.parametrize(("hook", "owner", "member"), JVM)
+@pytest.mark.parametrize(("hook", "owner", "member"), hooks())
 def test_spark_has_the_member_of_a_hook(
     spark: SparkSession, hook: str, owner: str, member: str
 ) -> None:
     lost = f"job/spark/{hook}.py needs {owner} {member}, which this version of Spark does not have"
-    try:
-        kind = load(spark, owner)
-    except Py4JError:
-        pytest.fail(lost)
+    kind = load(spark, owner)
+    assert kind is not None, lost
     assert not member or member in members(kind), lost
 
 
@@ -177,45 +99,33 @@ def test_pyspark_errors_have_their_java_cause(spark: SparkSession) -> None:
 
 
 def test_lost_member_is_named(spark: SparkSession) -> None:
-    with pytest.raises(pytest.fail.Exception, match=r"job/spark/watermark\.py needs .*\.Gone "):
-        test_spark_has_the_member_of_a_hook(spark, "watermark", f"{_RUNTIME}.Gone", "purge")
-    with pytest.raises(AssertionError, match=r"job/spark/watermark\.py needs .*Tracker gone,"):
-        test_spark_has_the_member_of_a_hook(
-            spark, "watermark", f"{_RUNTIME}.WatermarkTracker", "gone"
-        )
+    for owner, member in (("Gone", "purge"), ("WatermarkTracker", "gone")):
+        with pytest.raises(
+            AssertionError, match=rf"job/spark/watermark\.py needs {owner} {member},"
+        ):
+            test_spark_has_the_member_of_a_hook(spark, "watermark", owner, member)
 
 
 def test_package_documents_each_hook() -> None:
-    lines = {line.split("|")[1].strip(): line for line in text().splitlines() if "|" in line}
-    for hook, owner, member in JVM:
-        for name in (owner.rpartition(".")[2], member):
-            assert name in lines[hook] or name in INHERITED, f"{hook}: {owner} {member}"
     files = {path.stem for path in Path(str(job.spark.__file__)).parent.glob("*.py")}
     without_hooks = {
         *("__init__", "application", "error_origin", "java_classes", "lost_hooks"),
         "sql_questions",
     }
-    assert files - without_hooks <= lines.keys()
+    assert files - without_hooks <= lines().keys()
+    assert len(hooks()) > 70
     for hook, _, dotted in PYTHON:
-        assert dotted.rpartition(".")[2] in lines[hook], f"{hook}: {dotted}"
-
-
-# Documented by the class that declares their members, or not private themselves.
-INHERITED = {"MicroBatchExecution", "PythonStreamingQueryListener", "onQueryProgress"} | {
-    "StreamingQueryProgress",
-    "json",
-}
-
-
-def text() -> str:
-    assert job.spark.__doc__ is not None
-    return job.spark.__doc__
+        assert dotted.rpartition(".")[2] in lines()[hook], f"{hook}: {dotted}"
 
 
 def load(spark: SparkSession, name: str) -> Any:
+    """None: there is no such class."""
     jvm: Any = spark._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    return jvm.java.lang.Class.forName(name, False, loader)
+    for package in _PACKAGES:
+        with suppress(Py4JError):
+            return jvm.java.lang.Class.forName(f"{package}.{name}", False, loader)
+    return None
 
 
 def members(kind: Any) -> set[str]:
