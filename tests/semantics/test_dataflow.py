@@ -113,25 +113,6 @@ def test_event_time_too_far_ahead_of_its_record_is_bad_and_drops_no_later_row(
     assert 0 == sum(batch.late_rows for batch in running.progress())
 
 
-def test_event_time_is_compared_with_its_record_however_late_that_is_read(
-    stream: StartStream,
-) -> None:
-    running = stream(max_ahead="1 minute")
-    hour = 3600
-
-    # Both were written long before they are read; one is ahead of its Kafka timestamp.
-    running.feed(
-        [
-            record(left("in time", hour + 30), timestamp=T0 + hour * 1000),
-            record(left("ahead", 2 * hour), timestamp=T0 + hour * 1000),
-        ],
-        [right("x", 0)],
-    )
-
-    assert 1 == running.progress()[0].left.bad_records["future_event_time"]
-    assert T0 + (hour + 30) * 1000 == running.progress()[0].left.event_time_max_ms
-
-
 def test_kafkas_own_timestamp_as_event_time_is_never_ahead_of_itself(stream: StartStream) -> None:
     running = stream(
         left_schema="k STRING, a BIGINT", left_event_time="record_timestamp", max_ahead="1 second"
@@ -143,111 +124,6 @@ def test_kafkas_own_timestamp_as_event_time_is_never_ahead_of_itself(stream: Sta
     assert T0 + 10**9 == running.progress()[0].left.event_time_max_ms
 
 
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        (1_700_000_000_123, "2023-11-14T22:13:20.123Z"),
-        ("1700000000123", "2023-11-14T22:13:20.123Z"),
-        ("2023-11-14T22:13:20.123Z", "2023-11-14T22:13:20.123Z"),
-        ("2023-11-15T00:13:20.123+02:00", "2023-11-14T22:13:20.123Z"),
-        ("2023-11-14 22:13:20", "2023-11-14T22:13:20.000Z"),
-        ("2023-11-14", "2023-11-14T00:00:00.000Z"),
-        (315_532_800_000, "1980-01-01T00:00:00.000Z"),
-        ("9999-12-31T23:59:59.999Z", "9999-12-31T23:59:59.999Z"),
-    ],
-)
-def test_timestamp_is_iso_8601_or_epoch_milliseconds(
-    written: Any, read: str, stream: StartStream
-) -> None:
-    running = stream(columns="at: left.t")
-
-    assert [{"at": read}] == running.feed(
-        [{"k": "x", "t": written}], [{"k": "x", "t": written, "b": 1}]
-    )
-
-
-@pytest.mark.parametrize(
-    "filters",
-    [
-        {"left_more": "filter: a > 1000"},
-        {"join_type": "right_outer", "join": "match_window: {before: 5 seconds, after: 0 seconds}, "
-         "condition: left.a > 1000"},
-        {"join_type": "right_outer", "output_more": "filter: b > 0 and coalesce(a, 1001) > 1000"},
-        {"join_type": "inner", "output_more": "filter: a > 1000"},
-        {"join_type": "inner", "join": "match_window: {before: 5 seconds, after: 0 seconds}, "
-         "condition: left.a + right.b > 1000"},
-        {"join": "window: 10 seconds", "left_more": "filter: a > 1000"},
-        {"left_key": "[\"if(a > 1000, k, null)\"]", "more": "on_null_key: drop"},
-    ],
-    ids=["side filter", "one-sided ON condition", "output filter", "pushed output filter",
-         "ON condition", "side filter of a window", "null key"],
-)  # fmt: skip
-def test_watermark_follows_every_record_whatever_filter_it_fails(
-    filters: dict[str, str], stream: StartStream
-) -> None:
-    running = stream(**filters)
-    running.feed([left("x", 10)], [right("y", 10)])
-    # No row of the left side passes the filter, but these rows advance its event time.
-    running.feed([left("x", 60)], [right("z", 60)])
-
-    assert T0 + 50_000 == running.progress()[-1].watermark_ms
-
-
-def test_unmatched_row_is_emitted_though_a_filter_drops_all_of_the_other_side(
-    stream: StartStream,
-) -> None:
-    running = stream(join_type="right_outer", left_more="filter: a > 1000", columns="rk: right.k")
-    running.feed([left("x", 10)], [right("y", 10)])
-
-    assert [{"rk": "y"}] == running.feed([left("x", 60)], [right("z", 60)])
-
-
-def test_null_key_matches_nothing_and_is_emitted_unmatched_on_an_outer_side(
-    stream: StartStream,
-) -> None:
-    running = stream(join_type="full_outer")
-
-    out = running.feed([left(None, 10, 1)], [right(None, 10, 2)])
-
-    assert [{"k": None, "a": None, "b": 2}, {"k": None, "a": 1, "b": None}] == sorted(
-        out, key=lambda row: row["a"] or 0
-    )
-    assert (1, 1) == (running.progress()[0].left.null_keys, running.progress()[0].right.null_keys)
-
-
-def test_null_safe_keys_match_each_other(stream: StartStream) -> None:
-    running = stream(
-        left_key="[k, a]",
-        right_key="[k, b]",
-        join="null_safe: true, match_window: {before: 1 second, after: 1 second}",
-    )
-
-    assert [{"k": None, "a": 7, "b": 7}] == running.feed(
-        [left(None, 10, 7), left(None, 10, 8)], [right(None, 10, 7)]
-    )
-
-
-def test_null_keys_can_be_dropped(stream: StartStream) -> None:
-    running = stream(more="on_null_key: drop")
-    running.feed([left(None, 10)], [right("x", 10)])
-
-    assert [] == running.feed([left("x", 100)], [right("x", 100, 1), right("x", 101)])[2:]
-    assert 1 == running.progress()[0].left.null_keys
-
-
-def test_keys_may_be_computed(stream: StartStream) -> None:
-    running = stream(left_key="[lower(k)]", right_key="[\"concat('x', cast(b as string))\"]")
-
-    assert [{"k": "X7", "a": 1, "b": 7}] == running.feed([left("X7", 10)], [right("?", 10, 7)])
-
-
-def test_match_window_includes_both_bounds_and_nothing_beyond(stream: StartStream) -> None:
-    running = stream(join_type="inner", join="match_window: {before: 2 seconds, after: 5 seconds}")
-    rights = [right("x", at, b) for b, at in enumerate((17.999, 18, 25, 25.001))]
-
-    assert [1, 2] == sorted(row["b"] for row in running.feed([left("x", 20)], rights))
-
-
 def test_match_window_of_weeks_means_weeks(stream: StartStream) -> None:
     running = stream(join_type="inner", join="match_window: {before: 0 seconds, after: 5 weeks}")
     week = 7 * 24 * 3600
@@ -255,31 +131,6 @@ def test_match_window_of_weeks_means_weeks(stream: StartStream) -> None:
     out = running.feed([left("x", 0)], [right("x", 5 * week, 1), right("x", 5 * week + 1, 2)])
 
     assert [1] == [row["b"] for row in out]
-
-
-def test_rows_of_one_tumbling_window_match_and_unmatched_ones_are_emitted_at_its_end(
-    stream: StartStream,
-) -> None:
-    running = stream(join="window: 10 seconds")
-    # Windows begin at multiples of 10 s after 1970; T0 is one.
-    assert [{"k": "x", "a": 1, "b": 2}] == running.feed(
-        [left("x", 10), left("y", 19.999)], [right("x", 19.999, 2), right("y", 20, 3)]
-    )
-    # Watermark 19.9: the window of y has not ended.
-    assert [] == running.feed([left("z", 29.9)], [right("z", 30.1)])
-    # Watermark 20: the window has ended, and a row of it is late.
-    assert [{"k": "y", "a": 1, "b": None}] == running.feed([left("w", 30)], [])
-    running.feed([left("late", 19.999)], [right("late", 20)])
-    assert 1 == sum(batch.late_rows for batch in running.progress())
-
-
-def test_event_time_may_be_part_of_the_key(stream: StartStream) -> None:
-    running = stream(left_key="[k, t]", right_key="[k, t]", join="condition: left.a <> right.b")
-
-    assert [{"k": "x", "a": 1, "b": 2}] == running.feed(
-        [left("x", 10), left("y", 10)], [right("x", 10, 2), right("x", 10.001, 3)]
-    )
-    assert [{"k": "y", "a": 1, "b": None}] == running.feed([left("z", 25)], [right("z", 26)])
 
 
 def test_record_key_headers_and_position_can_be_used_as_columns(stream: StartStream) -> None:
