@@ -62,12 +62,6 @@ def test_duplicate_in_the_same_a_later_and_a_restarted_batch_is_dropped_and_coun
     assert [2] == [batch.state_rows_updated for batch in stream.progress() if batch.input_records]
 
 
-def test_row_with_a_null_id_is_never_a_duplicate(started: Callable[..., Stream]) -> None:
-    stream = started()
-    assert ["x", "x"] == keys(stream.feed([row("x", 100)] * 2, [row("x", 101)]))
-    assert 0 == duplicates(stream)
-
-
 def test_id_is_kept_until_the_watermark_is_within_after_its_first_row(
     started: Callable[..., Stream],
 ) -> None:
@@ -80,43 +74,6 @@ def test_id_is_kept_until_the_watermark_is_within_after_its_first_row(
     stream.raise_watermark(120)
     stream.feed()
     assert ["x"] == keys(stream.feed([row("x", 120.5, "1")]))
-
-
-def test_late_row_is_counted_as_late_and_not_as_a_duplicate(started: Callable[..., Stream]) -> None:
-    stream = started()
-    stream.feed([row("x", 100, "1"), row("y", 200, "2")], [row("y", 200)])
-    stream.raise_watermark(190)
-    stream.feed()
-    stream.feed([row("x", 100, "1"), row("x", 190, "3")], [row("x", 100)])
-    assert 3 == sum(batch.late_rows for batch in stream.progress())
-    assert 0 == duplicates(stream)
-
-
-def test_row_of_a_window_that_has_not_ended_is_not_late(started: Callable[..., Stream]) -> None:
-    stream = started(join="window: 1 minute")
-    stream.raise_watermark(130)
-    stream.feed([row("x", 100, "1")], [row("x", 101)])
-    assert ["x"] == keys(stream.feed([row("x", 101, "2"), row("x", 101, "1")]))
-    assert (0, 1) == (sum(b.late_rows for b in stream.progress()), duplicates(stream))
-
-
-def test_id_of_a_window_is_kept_until_the_watermark_is_within_after_its_end(
-    started: Callable[..., Stream],
-) -> None:
-    stream = started(join="window: 1 minute")
-    stream.feed([row("x", 100, "1")], [row("x", 100)])  # its window ends at 160
-    stream.raise_watermark(179.999)
-    stream.feed()
-    assert [] == keys(stream.feed([row("x", 181, "1")], [row("x", 181)]))
-
-    stream.raise_watermark(180)
-    stream.feed()
-    assert ["x"] == keys(stream.feed([row("x", 181, "1")]))
-
-
-def test_row_that_fails_the_filter_stores_no_id(started: Callable[..., Stream]) -> None:
-    stream = started(left_more=f"filter: k <> 'no'\n  {BY_E}")
-    assert ["x"] == keys(stream.feed([row("no", 100, "1"), row("x", 100, "1")], [row("x", 101)]))
 
 
 def test_both_sides_of_a_right_semi_join_count_their_own_duplicates_and_ids(

@@ -141,30 +141,6 @@ def in_partition(number: int, k: str, at: float) -> dict[str, Any]:
     return record(row(k, at), partition=number)
 
 
-def test_partition_with_a_backlog_holds_the_watermark_back(stream: Stream) -> None:
-    stream.watermark.unread = {"left": {1: 5}, "right": {}}
-    stream.feed([in_partition(0, "x", 300), in_partition(1, "x", 100)], [row("x", 300)])
-    out = stream.feed([in_partition(1, "y", 101)], [row("y", 103)])
-
-    assert [{"k": "y", "a": 1, "b": 2}] == out
-    assert T0 + 91_000 == watermarks(stream)[-1]
-
-    stream.watermark.unread = {"left": {}, "right": {}}
-    stream.feed([in_partition(1, "z", 110)], [row("z", 111)])
-    stream.feed([row("end", 301)], [row("end", 301)])
-
-    assert T0 + 291_000 == watermarks(stream)[-1]
-    assert 0 == late_rows(stream)
-
-
-def test_backlog_of_which_no_record_was_read_stops_the_watermark(stream: Stream) -> None:
-    stream.watermark.unread = {"left": {}, "right": {1: 5}}
-    stream.feed([row("x", 300)], [row("x", 300)])
-    stream.feed([row("y", 1)], [row("y", 2)])
-
-    assert ({0}, 0) == (set(watermarks(stream)), late_rows(stream))
-
-
 def test_partition_that_is_newer_than_the_query_advances_the_watermark_of_its_side(
     stream: Stream,
 ) -> None:
