@@ -2,15 +2,13 @@
 
 import threading
 import time
-from collections import Counter
 from typing import Any
 
 import pytest
 
 from tests.semantics import differential
-from tests.semantics.case_generator import JOIN_TYPES
 from tests.semantics.differential import DifferenceError, Statistics
-from tests.semantics.join_cases import Batch, Case, Data, Restart
+from tests.semantics.join_cases import Batch, Case, Restart
 
 
 class NoSpark:
@@ -85,28 +83,3 @@ def test_what_spark_cannot_run_is_a_difference_with_its_case(
 def test_no_case_is_started_when_the_time_is_over(finders: set[int]) -> None:
     assert 0 == search(1_000_000, seconds=0).cases.total()
     assert not finders
-
-
-def test_hardly_a_case_is_like_another_and_every_join_type_is_among_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seen: list[Case] = []
-
-    def check(_: Any, case: Case, **__: Any) -> list[Batch]:
-        seen.append(case)
-        return []
-
-    monkeypatch.setattr(differential, "check", check)
-    search(60)
-
-    # Small changes to a case keep most of its rows.
-    rows = Counter(line for case in seen for line in set(lines(case)))
-    once = sum(1 for case in seen if any(rows[line] == 1 for line in lines(case)))
-    assert 60 == len(seen)
-    assert once >= 57
-    assert set(JOIN_TYPES) == {case.spec["join"]["type"] for case in seen}
-
-
-def lines(case: Case) -> list[str]:
-    data = [step for step in case.steps if isinstance(step, Data)]
-    return [line for step in data for line in (*step.left, *step.right)]
