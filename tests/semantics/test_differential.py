@@ -18,6 +18,7 @@ from job.semantics import (
 from job.semantics.event_time import BatchWatermarks
 from tests.semantics import differential
 from tests.semantics.case_generator import JOIN_TYPES
+from tests.semantics.case_generator import event_time as written
 from tests.semantics.changed_join import check_change
 from tests.semantics.join_cases import Batch, Case, Data, Idle, Phase, Restart
 from tests.semantics.planted_rules import WRONG_RULES
@@ -25,8 +26,8 @@ from tests.semantics.spark_runner import run_on_spark
 
 CASES = 100
 FIRST_SEED = 150
-"""Cases 150 to 249 make all 2,208 transitions between lines of job/semantics and job/plan that
-cases 0 to 299 make. `make differential` runs more cases."""
+"""Before event times had microseconds, cases 150 to 249 made all 2,208 transitions between lines of
+job/semantics and job/plan that cases 0 to 299 made. `make differential` runs more cases."""
 CHANGES = 20
 SECONDS = 150
 """No case starts after this time; a slow machine runs fewer."""
@@ -46,8 +47,8 @@ def test_spark_and_the_specification_agree_on_generated_joins(spark: SparkSessio
     assert statistics.duplicates > 0
 
 
-def row(k, at, v=0, **more):
-    return json.dumps({"k": k, "t": T + at, "v": v, **more})
+def row(k, at, v=0, *, micros=0):
+    return json.dumps({"k": k, "t": written(T + at, micros), "v": v})
 
 
 def case(join_type="left_outer", *, steps, **join):
@@ -85,14 +86,15 @@ def one_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # The rows at 0 are evicted once the watermark has passed 5,001 ms: the last row of a window, the
-# first late one, a matched row that must not be emitted again, null keys on both sides.
+# first late one, a row a microsecond later, a matched row that must not be emitted again, null keys
+# on both sides.
 STEPS = (
     Data([row(1, 0), row(2, 0), row(None, 0)], [row(1, 5_000), row(None, 1)]),
     Data([row(7, 15_000)], [row(7, 15_001)]),
     Idle(),
     Data([row(8, 15_001)], [row(8, 15_001), row(2, 5_000), row(2, 4_999)]),
     Restart(),
-    Data([row(9, 16_000), row(3, 5_000), row(3, 5_001)], [row(9, 16_000)]),
+    Data([row(9, 16_000), row(3, 5_000), row(3, 5_001), row(3, 5_001, micros=1)], [row(9, 16_000)]),
     Data([row(3, 5_001), row(3, 6_000)], [row(3, 6_001)]),
 )
 
@@ -104,13 +106,30 @@ def test_without_a_planted_bug_the_scenario_agrees(spark: SparkSession):
     assert sum(batch.late_rows for batch in batches) > 0
 
 
+# A left row is stored and then matched twice.
+SEMI_STEPS = (Data([row(1, 0)], []), Data([], [row(1, 1_000)]), Data([], [row(1, 2_000)]))
+
+
 def strict_bound_for_a_non_strict_one(monkeypatch):
+    bounds_later(monkeypatch, 1)
+
+
+def evicted_a_millisecond_late(monkeypatch):
+    bounds_later(monkeypatch, -1)
+
+
+def bounds_later(monkeypatch, milliseconds):
     bound = watermark_predicates.state_value_watermark
     monkeypatch.setattr(
         watermark_predicates,
         "state_value_watermark",
-        lambda *arguments: None if (w := bound(*arguments)) is None else w + 1,
+        lambda *arguments: None if (w := bound(*arguments)) is None else w + milliseconds,
     )
+
+
+def matched_semi_row_stays_in_state(monkeypatch):
+    manager = state_manager_v4.SymmetricHashJoinStateManagerV4
+    monkeypatch.setattr(manager, "get_joined_rows_and_remove_matched", manager.get_joined_rows)
 
 
 def matched_flag_lost(monkeypatch):
@@ -139,6 +158,14 @@ def late_rows_kept_if_at_the_watermark(monkeypatch):
         one_side_joiner,
         "is_behind",
         lambda at, watermark_ms: at is not None and at < watermark_ms * 1000,
+    )
+
+
+def late_rows_compared_by_the_millisecond(monkeypatch):
+    monkeypatch.setattr(
+        one_side_joiner,
+        "is_behind",
+        lambda at, watermark_ms: at is not None and at // 1000 <= watermark_ms,
     )
 
 
@@ -181,9 +208,12 @@ def ids_kept_longer_than_within(monkeypatch):
 
 PLANTED = {
     strict_bound_for_a_non_strict_one: "state_rows|output|removed_rows",
+    evicted_a_millisecond_late: "state_rows|output|removed_rows",
+    matched_semi_row_stays_in_state: "state_rows|output|removed_rows",
     matched_flag_lost: "output",
     late_rows_dropped_one_batch_too_early: "late_rows",
     late_rows_kept_if_at_the_watermark: "late_rows",
+    late_rows_compared_by_the_millisecond: "late_rows",
     null_keys_match: "output|state_rows",
     event_times_lost_by_each_restart: "watermark_ms",
     event_times_kept_by_each_restart: "watermark_ms",
@@ -207,6 +237,9 @@ def test_bug_planted_in_the_specification_is_caught(spark: SparkSession, monkeyp
         one_side = Data([row(9, 99_000)], [])
         steps = (ahead, RESTARTS[plant], one_side, one_side)
     made = case(steps=steps)
+    if plant is matched_semi_row_stays_in_state:
+        made = case("left_semi", steps=SEMI_STEPS)
+        del made.spec["output"]["columns"]["rv"]
     if plant is filter_of_the_other_side_forgotten:
         made.spec["left"]["filter"] = "k <> 2"
     if plant is ids_kept_longer_than_within:
