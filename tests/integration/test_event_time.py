@@ -154,24 +154,6 @@ def test_all_unmatched_rows_are_emitted_while_both_topics_are_idle(
     assert {"left": True, "right": True} == status.idle
 
 
-def test_event_time_far_ahead_of_its_record_is_counted_and_makes_no_row_late(
-    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
-) -> None:
-    topics = Topics(kafka, "far_ahead", tmp_path)
-    start = now_ms()
-    for side in ("left", "right"):
-        topics.send(side, 1, start + 86_400_000)
-    with Job(topics.spec, tmp_path, jvm) as job:
-        job.wait_for_offsets(left=1, right=1)
-        topics.send("left", 2, start)
-        topics.send("right", 2, start)
-        topics.wait_for((2, 2))
-        totals = job.wait_for_offsets(left=2, right=2).totals
-
-    future = [side.bad_records["future_event_time"] for side in (totals.left, totals.right)]
-    assert ([1, 1], 0) == (future, totals.late_rows)
-
-
 def test_broker_rejects_a_record_with_a_timestamp_more_than_an_hour_ahead(
     kafka: EmbeddedKafka,
 ) -> None:

@@ -95,28 +95,6 @@ def test_conjuncts_are_the_terms_of_and(worker: SqlWorker) -> None:
     assert "conjuncts" not in analysis(worker, "b or b and b")
 
 
-@pytest.mark.parametrize(
-    ("sql", "condition"),
-    [
-        ("1/0 > 1", "DIVIDE_BY_ZERO"),
-        ("k > cast('x' as int)", "CAST_INVALID_INPUT"),
-        ("s rlike '('", "INVALID_PARAMETER_VALUE.PATTERN"),
-        ("date_format(t, 'bbbb') = ''", "INVALID_DATETIME_PATTERN.WITH_SUGGESTION"),
-        ("nope", "UNRESOLVED_COLUMN.WITH_SUGGESTION"),
-        ("upper(st)", "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE"),
-        ("k k k", "PARSE_SYNTAX_ERROR"),
-        ("lower(x -> 1) = ''", "INVALID_LAMBDA_FUNCTION_CALL.NON_HIGHER_ORDER_FUNCTION"),
-    ],
-)
-@pytest.mark.parametrize("is_filter", [False, True])
-def test_error_has_the_condition_of_spark(
-    worker: SqlWorker, sql: str, condition: str, *, is_filter: bool
-) -> None:
-    answer = analysis(worker, sql, filter=is_filter)
-
-    assert condition == answer.get("condition"), answer
-
-
 def test_constant_that_fails_in_a_branch_is_no_error(worker: SqlWorker) -> None:
     assert analysis(worker, "case when b then 1/0 end")["can_fail"]
 

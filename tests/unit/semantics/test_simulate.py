@@ -10,7 +10,6 @@ from job.__main__ import main
 from job.semantics.cli import SimulationError, outcome_lines, run_spec_tests, simulation_lines
 from job.semantics.input_records import InputRecord
 from job.semantics.simulated_side import BadRecord, DecodedRow, SideReader
-from job.semantics.simulation_plan import NotExactError
 from job.semantics.spec_tests import SpecTest, run_spec_test
 from job.semantics.trace import batch_lines
 from tests.sql_worker import ROWS
@@ -294,13 +293,6 @@ def test_test_in_a_spec_passes_or_lists_missing_and_unexpected_rows():
     )
 
 
-def test_idle_after_is_refused_by_name_as_there_is_no_clock():
-    made = plan(right__idle_after="1 minute")
-
-    with pytest.raises(NotExactError, match=r"right\.idle_after"):
-        run(made, [row(1, 0)])
-
-
 NESTED = "k INT, t TIMESTAMP, r ARRAY<DOUBLE>, q STRUCT<a: INT, b: STRING>, m MAP<STRING, INT>"
 
 
@@ -354,12 +346,3 @@ def test_row_that_can_match_no_row_by_the_other_sides_filter_is_not_held():
 
     assert {"left": 1, "right": 1} == batch.state_rows
     assert ["fails left.filter", "cannot match"] == [drop.reason for drop in batch.drops]
-
-
-@pytest.mark.parametrize("written", ["-0.5", "-0.1", "0.0"])
-def test_ceiling_of_a_number_above_minus_one_is_zero(written):
-    made = plan(output__columns={"c": f"ceil({written} * left.k)"})
-
-    (out,) = run(made, [row(1, 0)], [row(1, 0)])[0].output
-
-    assert '{"c":0}' == out.value
