@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.jvm_class import jvm_class
-from job.spark.listener import LISTENER_WRAPPER
+from job.spark.listener import LISTENER_WRAPPER, JavaListener
 
 _LOCK_SECONDS = 60.0
 
@@ -73,23 +73,9 @@ class BeforeFirstBatch:
         locked.wait(_LOCK_SECONDS)
 
 
-class _StartListener:
-    """Implements org.apache.spark.sql.streaming.PythonStreamingQueryListener, hence the names."""
-
-    class Java:
-        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
-
+class _StartListener(JavaListener):
     def __init__(self, run: Callable[[str], None]) -> None:
         self._run = run
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
         self._run(event.id().toString())
-
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        """Not used."""
-
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Not used."""
-
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """Not used."""

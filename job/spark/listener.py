@@ -7,7 +7,6 @@ docstring. If it has changed, PySpark's listener is used.
 
 from typing import Any, Protocol
 
-from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -52,26 +51,34 @@ def _listen(spark: SparkSession, listener: ProgressListener) -> None:
     spark._jsparkSession.streams().addListener(wrapper)
 
 
-class _Listener:
+class JavaListener:
     """Implements org.apache.spark.sql.streaming.PythonStreamingQueryListener, hence the names."""
 
     class Java:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        pass
+
+
+class _Listener(JavaListener):
     def __init__(self, listener: ProgressListener) -> None:
         self._listener = listener
 
-    def onQueryStarted(self, event: JavaObject) -> None:  # noqa: N802
-        pass
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        self._listener.batch(str(event.progress().json()))
 
-    def onQueryProgress(self, event: JavaObject) -> None:  # noqa: N802
-        self._listener.batch(_json(event))
-
-    def onQueryIdle(self, event: JavaObject) -> None:  # noqa: ARG002, N802
+    def onQueryIdle(self, event: Any) -> None:  # noqa: ARG002, N802
         self._listener.idle()
-
-    def onQueryTerminated(self, event: JavaObject) -> None:  # noqa: N802
-        pass
 
 
 class _PublicListener(StreamingQueryListener):
@@ -91,7 +98,3 @@ class _PublicListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         pass
-
-
-def _json(event: Any) -> str:
-    return str(event.progress().json())
