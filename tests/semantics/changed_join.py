@@ -10,6 +10,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -165,7 +166,11 @@ def _starts(plan: JoinPlan, old: cut.Cut, records: dict[Side, list[InputRecord]]
 
 def _event_time_ms(record: InputRecord) -> int | None:
     try:
-        return int(json.loads(record.value or "")["t"])
+        at = json.loads(record.value or "")["t"]
+        if isinstance(at, str):
+            since_1970 = datetime.fromisoformat(at) - datetime.fromtimestamp(0, UTC)
+            return since_1970 // timedelta(milliseconds=1)
+        return int(at)
     except (ValueError, TypeError, KeyError):
         return None
 
