@@ -96,6 +96,7 @@ def check(
             report.findings += _rights(plan, kafka)
             report.findings += _written_topics(topics)
             report.findings += recorded.of_topics(plan, kafka)
+            report.findings += _slots(plan)
         elif isinstance(error, SecurityError):
             raise error
         else:
@@ -119,6 +120,17 @@ def _rights(plan: JoinPlan, kafka: KafkaAdmin) -> Iterator[Finding]:
         check_commit_topic(plan, kafka)
     except StreamjoinError as error:
         yield problem(plan.output.commit_topic, str(error))
+
+
+def _slots(plan: JoinPlan) -> Iterator[Finding]:
+    if plan.real_time is not None:
+        left, right, state = plan.left.partitions, plan.right.partitions, plan.state_partitions
+        yield info(
+            "task slots",
+            f"an interval needs {plan.interval_tasks} at the same time: {left} for the left "
+            f"topic, {right} for the right one, {state} for the state. With a local master the "
+            "job provides them; a cluster needs as many cores",
+        )
 
 
 def _written_topics(topics: TopicsSnapshot) -> Iterator[Finding]:

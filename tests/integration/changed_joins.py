@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from deploy.local.kafka import EmbeddedKafka
 from job.kafka.clients import NewPartitions, admin
 from job.spec.engine import Engine
-from job.spec.join_conditions import JoinType
+from job.spec.join_conditions import JoinOperator, JoinType
 from job.spec.sides import SIDES
 from tests.integration.failpoint import Failpoint
 from tests.integration.jobs import START_SECONDS, STATE_PARTITIONS, Job
@@ -38,7 +38,7 @@ right:
   event_time: t
   watermark_delay: 10 seconds
   max_event_time_ahead: 1 second
-join: {{type: {join_type}, match_window: {{before: 2 seconds, after: 5 seconds}}}}
+join: {{type: {join_type}, match_window: {{before: 2 seconds, after: 5 seconds}}{operator}}}
 output:
   topic: {output}
   columns: {{{columns}}}
@@ -104,7 +104,14 @@ class Topics:
         topics = (f"{name}.left", f"{name}.right", *self.outputs, self.shadow_output)
         kafka.create_topics(topics, partitions=2)
 
-    def spec(self, folder: Path, output: str, engine: Engine) -> str:
+    def spec(
+        self,
+        folder: Path,
+        output: str,
+        engine: Engine = Engine.MICRO_BATCH,
+        operator: JoinOperator = JoinOperator.SPARK,
+    ) -> str:
+        """`operator`: of micro-batches."""
         columns = {
             f"{side}_{field}": f"{side}.{field}"
             for side in self.join_type.shown_sides
@@ -118,10 +125,11 @@ class Topics:
             columns=", ".join(f"{name}: {text}" for name, text in columns.items()),
             checkpoint=folder / "checkpoint",
             engine=ENGINES[engine],
+            operator="" if engine is Engine.REAL_TIME else f", operator: {operator}",
         )
 
     def shadow_spec(self, folder: Path) -> str:
-        text = self.spec(folder, self.shadow_output, Engine.MICRO_BATCH)
+        text = self.spec(folder, self.shadow_output)
         return changed(text, name=f"{self.name}_shadow")
 
     def received(self) -> list[Received]:

@@ -12,7 +12,7 @@ import yaml
 from deploy.local.kafka import EmbeddedKafka
 from job.protocol.status import JobStatus
 from job.spec.engine import Engine
-from job.spec.join_conditions import JoinType
+from job.spec.join_conditions import JoinOperator, JoinType
 from tests.integration.changed_joins import (
     T0,
     WIDER,
@@ -71,6 +71,8 @@ LATE_AGAIN: Rows = ([Row("past other", 2)], [Row("expired", 30)])
 CLOSING: Rows = ([Row("closing left", 1000)], [Row("closing right", 1000)])
 # With timestamps later than the clock. Kafka accepts up to an hour.
 SOON: Rows = ([Row("soon", 7000)], [Row("soon", 7000)])
+SPARK, PROCESSOR = ((Engine.MICRO_BATCH, operator) for operator in JoinOperator)
+REAL_TIME = (Engine.REAL_TIME, JoinOperator.STREAMJOIN)
 REPLAY_POINTS_OF_REAL_TIME = ("after_delivery_of_0", "after_delivery_of_1")
 """The two batches of the replay: their markers are written, and Spark has not committed them."""
 
@@ -78,18 +80,18 @@ REPLAY_POINTS_OF_REAL_TIME = ("after_delivery_of_0", "after_delivery_of_1")
 # For the code of a change, the other types are the same with exchanged sides. A run takes two jobs.
 @pytest.mark.timeout(900)  # with the kills four
 @pytest.mark.parametrize(
-    ("join_type", "old_engine", "new_engine"),
+    ("join_type", "old_way", "new_way"),
     [
-        (JoinType.INNER, Engine.MICRO_BATCH, Engine.MICRO_BATCH),
-        (JoinType.LEFT_SEMI, Engine.MICRO_BATCH, Engine.MICRO_BATCH),
-        (JoinType.LEFT_OUTER, Engine.MICRO_BATCH, Engine.REAL_TIME),
-        (JoinType.FULL_OUTER, Engine.REAL_TIME, Engine.MICRO_BATCH),
+        (JoinType.INNER, PROCESSOR, PROCESSOR),
+        (JoinType.LEFT_SEMI, SPARK, PROCESSOR),
+        (JoinType.LEFT_OUTER, SPARK, REAL_TIME),
+        (JoinType.FULL_OUTER, REAL_TIME, PROCESSOR),
     ],
 )
-def test_change_of_state_partitions_and_engine_gives_the_results_of_one_run(
+def test_change_of_state_partitions_engine_and_operator_gives_the_results_of_one_run(
     join_type: JoinType,
-    old_engine: Engine,
-    new_engine: Engine,
+    old_way: tuple[Engine, JoinOperator],
+    new_way: tuple[Engine, JoinOperator],
     kafka: EmbeddedKafka,
     tmp_path: Path,
     jvm: SharedJvm,
@@ -99,18 +101,18 @@ def test_change_of_state_partitions_and_engine_gives_the_results_of_one_run(
     batch of its replay. The topics get another partition between the change and the start."""
     topics = Topics(kafka, f"changed_{join_type}", join_type)
     folders = created(tmp_path, "old", "new", "shadow")
-    old_spec = topics.spec(folders[0], topics.output, old_engine)
-    new_spec = topics.spec(folders[1], topics.new_output, new_engine)
+    old_spec = topics.spec(folders[0], topics.output, *old_way)
+    new_spec = topics.spec(folders[1], topics.new_output, *new_way)
     jvms = {Engine.MICRO_BATCH: jvm, Engine.REAL_TIME: None}
     feeder = Feeder(topics)
     feed, counts = feeder.feed, feeder.counts
 
-    with Job(old_spec, folders[0], jvms[old_engine]) as old:
+    with Job(old_spec, folders[0], jvms[old_way[0]]) as old:
         feed(old, PAST)
         feed(old, BEFORE)
         old.wait_for_watermark(T0 + 35_000)
         feed(old, LATE)
-        written = ChangedJob(new_spec, folders[1], jvms[new_engine])
+        written = ChangedJob(new_spec, folders[1], jvms[new_way[0]])
         specs = (str(old.spec_file), str(written.spec_file))
 
         planned = written.change(old, "change", *specs, "--plan", "--json")
@@ -142,7 +144,7 @@ def test_change_of_state_partitions_and_engine_gives_the_results_of_one_run(
         old.terminate()
         topics.add_partition()
 
-    points = REPLAY_POINTS_OF_REAL_TIME if new_engine is Engine.REAL_TIME else ()
+    points = REPLAY_POINTS_OF_REAL_TIME if new_way == REAL_TIME else ()
     with killed_in_its_replay(written, failpoint, points) as new:
         feed(new, AFTER)
         feed(new, LATE_AGAIN)
