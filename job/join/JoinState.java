@@ -273,8 +273,8 @@ final class JoinState {
   }
 
   private void spill(Slot slot) {
-    write(slot);
     rules.counts.slotsSpilled[slot.side].add(1);
+    write(slot);
     bytes -= slot.size;
     slot.filter = slot.rows.filter();
     slot.count = slot.rows.count();
