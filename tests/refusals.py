@@ -50,8 +50,8 @@ REFUSALS = (
         "schema", "a INT NOT NULL", "a schema contains only names and types",
     ),
     Refusal(
-        "in a schema: a TIMESTAMP inside another type, a name twice, a name with a backquote",
-        "schema", "a ARRAY<TIMESTAMP>", "contains a TIMESTAMP inside another type",
+        "in a schema: a name twice, a name with a backquote",
+        "schema", "a INT, A INT", "names a column twice (ignoring case)",
     ),
     Refusal(
         "two key columns of different types",

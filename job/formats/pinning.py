@@ -19,7 +19,7 @@ from job.formats.schemas import (
 from job.spec.side_spec import SideSpec
 from job.spec.spec import JoinSpec
 from job.spec.value_format import Format
-from job.spec.value_schema import Column, ValueSchema, schema_of, value_schema
+from job.spec.value_schema import Column, ValueSchema, value_schema
 from job.spec.written_types import record_key_type
 from job.sql.questions import SqlQuestions
 from job.sql.types import TIMESTAMP, SqlType
@@ -117,7 +117,11 @@ def key_reader(
         else declared_columns(kind, fields, field, subject)
     )
     reader = ReaderSchema(used, subject, version, schema, columns, shape)
-    schema_of([Column(PLAIN_COLUMN, reader.type)], field)
+    if any(inner == TIMESTAMP for _, inner in reader.type.fields):
+        message = (
+            "contains a TIMESTAMP inside a key of a registry: declare it BIGINT and convert it"
+        )
+        raise SpecError([Problem(field, str(reader.type), message)])
     return reader
 
 
@@ -131,7 +135,7 @@ def _fields(
 
 
 def _fields_of_key(fields: Fields, shape: Shape, subject: str, part: Part) -> Fields:
-    if shape is Shape.RECORD:  # a STRUCT cannot contain a time
+    if shape is Shape.RECORD:  # the decoders read no time in a STRUCT
         return {name: None if kind == TIMESTAMP else kind for name, kind in fields.items()}
     if fields[PLAIN_COLUMN] is None:
         message = "has a schema of an unsupported type: leave `key_format` out"

@@ -4,8 +4,7 @@ from_json turns unreadable texts into nulls. The conditions here find them.
 """
 
 from job.formats.schemas import HEADER_BYTES
-from job.plan import decimal_sql, written_numbers
-from job.plan.timestamp_sql import timestamp
+from job.plan import text_sql, written_numbers
 from job.spec.value_schema import Column, free_name
 from job.sql.literals import quoted
 from job.sql.time_zones import in_time_zone
@@ -26,7 +25,7 @@ Columns = tuple[Column, ...]
 def parsed(columns: Columns, text: str) -> str:
     """The struct `parsed`: the columns of the text, and a column for an unreadable text."""
     name = unreadable(columns)
-    fields = [f"`{column.name}` {decimal_sql.read_as(field_type(column))}" for column in columns]
+    fields = [f"`{column.name}` {text_sql.read_as(field_type(column))}" for column in columns]
     schema = ", ".join([*fields, f"`{name}` STRING"])
     return f"from_json({text}, {quoted(schema)}, {_OPTIONS.format(unreadable=name)})"
 
@@ -46,9 +45,10 @@ def converted(raw: str, kind: SqlType, time_zone: str) -> str:
     """
     if kind == TINYINT:
         return f"try_cast({raw} AS TINYINT)"
-    if kind.holds("DECIMAL"):
-        return decimal_sql.value(raw, kind)
-    return in_time_zone(timestamp(raw), time_zone) if kind == TIMESTAMP else raw
+    if not text_sql.holds_text(kind):
+        return raw
+    sql = text_sql.value(raw, kind)
+    return in_time_zone(sql, time_zone) if kind.holds("TIMESTAMP") else sql
 
 
 def is_present(name: str, text: str = "text") -> str:

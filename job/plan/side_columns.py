@@ -161,7 +161,7 @@ def _check_is_time(kind: SqlType, text: str, field: str) -> None:
     elif kind == STRING:
         message += (
             f"write cast({text} AS TIMESTAMP) for ISO-8601, to_timestamp({text}, 'dd/MM/yyyy "
-            "HH:mm') for another format, or declare the column as TIMESTAMP in the schema"
+            "HH:mm') for another format, or declare it as TIMESTAMP in the schema"
         )
     else:
         message += f"write another column, or cast({text} AS TIMESTAMP) if it is a time"

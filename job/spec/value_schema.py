@@ -151,12 +151,6 @@ def _type_problem(kind: SqlType) -> str | None:
             return f"has {part}, which a value cannot contain: use STRING"
         if part.name == "STRUCT" and (message := _struct_problem(part)) is not None:
             return message
-        if part.name in _NESTED and TIMESTAMP in (inner for _, inner in part.fields):
-            return (
-                "contains a TIMESTAMP inside another type, where Spark would parse epoch "
-                "milliseconds as seconds: declare it BIGINT or STRING and convert it in an "
-                "expression, e.g. in `columns` of the side"
-            )
     return None
 
 

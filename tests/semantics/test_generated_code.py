@@ -40,6 +40,7 @@ SPEC: dict[str, Any] = {
     "left__filter": "ad_id + 1 > 0",
     "output__columns": {"ad_id": "left.ad_id", **{name: f"left.{name}" for name in NUMBERED}},
 }
+NESTED = ", ".join(f"c{n}: TIMESTAMP" for n in range(10))
 CLICK = record(
     field("ad_id", "long"),
     field("clicked_at", {"type": "long", "logicalType": "timestamp-millis"}),
@@ -80,6 +81,13 @@ def compiled(spark: SparkSession) -> Iterator[None]:
         pytest.param({"left__time_zone": "Europe/Berlin"}, id="time_zone"),
         pytest.param({"left__format": "csv"}, id="csv"),
         pytest.param({"left__envelope": "debezium"}, id="envelope"),
+        pytest.param(
+            {
+                "left__schema": f"{SPEC['left__schema']}, nested STRUCT<{NESTED}>",
+                "left__event_time": "nested.c0",
+            },
+            id="nested",
+        ),
         pytest.param(COMPUTED, id="computed"),
         pytest.param(AVRO_SPEC, id="avro"),
         pytest.param(AVRO_SPEC | {"left__event_time": "c1 + INTERVAL 1 HOUR"}, id="expression"),

@@ -72,6 +72,12 @@ def test_record_key_has_the_type_of_its_schema(
         (["int", "string"], {}, "key_subject", "has a schema of an unsupported type"),
         (record(field("at", MILLIS)), {}, "key_schema", "name the other columns in `key_schema`"),
         (record(field("n", "int")), {"left__key_schema": "INT"}, "key_schema", "must be a STRUCT"),
+        (
+            record(field("at", "long")),
+            {"left__key_schema": "STRUCT<at: TIMESTAMP>"},
+            "key_schema",
+            "contains a TIMESTAMP inside a key of a registry: declare it BIGINT",
+        ),
     ],
 )
 def test_key_that_the_schema_does_not_have_is_refused(

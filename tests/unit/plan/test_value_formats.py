@@ -1,6 +1,7 @@
 """Values of each format, read by the SQL of the job in Spark's own expressions."""
 
 import base64
+import json
 
 import pytest
 
@@ -186,6 +187,70 @@ def test_fields_of_another_format_are_refused(changes: dict[str, object], messag
         plan(**changes)
 
     assert str(refused.value).startswith(message)
+
+
+FORMS = (
+    *("2024-03-01T10:00:00", "2024-03-01 10:00:00Z", "2024-03-01T10:00Z", "20240301T100000Z"),
+    *("2024-03-01T10:00:00,000Z", "2024-03-01t10:00:00z", "2024-03-01T11:00:00+0100"),
+    *("2024-03-01T11:00:00+01:00[Europe/Berlin]", "1709287200000"),
+)
+"""One time, in forms of a TIMESTAMP."""
+NESTED = "at STRUCT<d: STRUCT<t: TIMESTAMP, n: DECIMAL(5,2)>, l: ARRAY<TIMESTAMP>, "
+NESTED += "m: MAP<STRING, TIMESTAMP>>"
+
+
+def nested_side(**changes: object) -> SidePlan:
+    changes = {"key": ["ad_id"], "schema": f"ad_id BIGINT, {NESTED}", **changes}
+    return plan(
+        **{f"left__{name}": value for name, value in changes.items()},
+        left__event_time="at.d.t",
+        output__columns={"ad_id": "left.ad_id"},
+    ).left
+
+
+@pytest.mark.parametrize("envelope", [None, "debezium"])
+def test_timestamp_inside_an_object_has_the_forms_of_a_timestamp_column(
+    envelope: str | None,
+) -> None:
+    def value(text: str | int) -> str:
+        at = {"d": {"t": text, "n": 1.50}, "l": [text, None], "m": {"k": text}}
+        row = {"ad_id": 1, "at": at}
+        return json.dumps(row if envelope is None else {"op": "c", "before": None, "after": row})
+
+    side = nested_side() if envelope is None else nested_side(envelope=envelope)
+    rows = read(side, *map(value, [*FORMS, 1_709_287_200_000]))
+
+    assert {OK} == {row["reason"] for row in rows}
+    time = "2024-03-01 10:00:00"
+    assert {f"{{{{{time}, 1.50}}, [{time}, null], {{k -> {time}}}}}"} == {row["at"] for row in rows}
+
+
+def test_timestamp_inside_an_object_is_a_time_of_the_side() -> None:
+    value = '{"ad_id": 1, "at": {"d": {"t": "2024-03-01 10:00"}}}'
+    [row] = read(nested_side(time_zone="+08:00"), value)
+
+    assert "{{2024-03-01 02:00:00, null}, null, null}" == row["at"]
+
+
+@pytest.mark.parametrize(
+    ("at", "reason"),
+    [
+        ('{"d": {"t": "12:00"}}', MISMATCH),
+        (f'{{"d": {{"t": "{AT}"}}, "l": ["now"]}}', MISMATCH),
+        (f'{{"d": {{"t": "{AT}"}}, "m": {{"k": true}}}}', MISMATCH),
+        (f'{{"d": {{"t": "{AT}", "n": 0.001}}}}', MISMATCH),
+        (f'{{"d": {{"t": "{AT}"}}, "l": [null], "m": {{"k": null}}}}', OK),
+        ('{"d": {"t": null}}', "missing_event_time"),
+        ("null", "missing_event_time"),
+        ('{"d": {"t": 1709287200}}', "absurd_event_time"),
+    ],
+)
+def test_text_that_is_no_time_inside_an_object_is_a_bad_record(at: str, reason: str | None) -> None:
+    [row] = read(nested_side(), f'{{"ad_id": 1, "at": {at}}}')
+
+    assert reason == row["reason"]
+    if reason == MISMATCH:
+        assert f"not of the declared type: {NESTED}" == row["message"]
 
 
 def test_json_schema_is_json_after_the_id_of_a_schema() -> None:

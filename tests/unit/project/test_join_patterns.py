@@ -47,6 +47,7 @@ def test_self_join_several_topics_and_foreign_key_join_are_among_them() -> None:
         ("orders", "customers"),
         ("orders", "payments"),
         ("paid_orders", "shipments"),
+        ("readings", "alarms"),
         ("meter_readings", "tariffs"),
         ("shop.public.orders", "shop.public.customers"),
     ]

@@ -74,6 +74,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "timestamp_sql",
         "written_numbers",
         "decimal_sql",
+        "text_sql",
         "csv_sql",
         "json_sql",
         "envelope_sql",
