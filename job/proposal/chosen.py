@@ -70,7 +70,7 @@ class Choice:
             and table.columns[column] in (STRING, BIGINT)
             and can_be_declared(table.values(column))
         )
-        time = EventTime(text, [], column if is_declared else None)
+        time = EventTime(text, [], (column,) if column and is_declared else ())
         return self.observer.event_time(self.draft, side, time)
 
     def _keys(

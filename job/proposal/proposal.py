@@ -14,7 +14,7 @@ from job.proposal.keys import KeyPair, Strength
 from job.proposal.times import EventTime
 from job.spec.join_conditions import JoinType
 from job.spec.sides import Side
-from job.sql.types import TIMESTAMP, SqlType
+from job.sql.types import TIMESTAMP, SqlType, struct_of
 
 _DELAY_MIN = timedelta(seconds=10)
 _PLAIN = re.compile(r"[A-Za-z_][\w .,()<>-]*")
@@ -62,13 +62,24 @@ class Proposal:
     def columns(self, side: Side) -> dict[str, SqlType]:
         """Columns of the schema. The event time is a TIMESTAMP, also if it is written as text or as
         a number."""
-        chosen = self.times[side].column
+        column, *fields = self.times[side].path or (None,)
         found = self.tables[side].columns
-        return {name: TIMESTAMP if name == chosen else kind for name, kind in found.items()}
+        return {
+            name: _with_time(kind, fields) if name == column else kind
+            for name, kind in found.items()
+        }
 
     def watermark_delay(self, side: Side) -> timedelta:
         """A round duration above the disorder of the sample."""
         return longer(self.disorder_us.get(side, 0), _DELAY_MIN)
+
+
+def _with_time(kind: SqlType, fields: Sequence[str]) -> SqlType:
+    """The type with TIMESTAMP as the type of the field, of which `fields` has the names."""
+    if not fields:
+        return TIMESTAMP
+    inner = {**dict(kind.fields), fields[0]: _with_time(kind.inside(fields[0]), fields[1:])}
+    return struct_of(inner.items())
 
 
 def scalar(text: str) -> str:

@@ -49,6 +49,10 @@ _FORMATS = (
     "yyyy/MM/dd HH:mm:ss",
 )
 """Of texts that are not ISO-8601. If two formats read all values, the times decide."""
+_CAST = "cast({} AS TIMESTAMP)"
+_MINUTES = "yyyy-MM-dd'T'HH:mmXXX"
+_CAST_OR_MINUTES = f'coalesce(try_cast({{0}} AS TIMESTAMP), try_to_timestamp({{0}}, "{_MINUTES}"))'
+"""Also of texts as Java writes full minutes, which a cast does not read."""
 _OFFSET = re.compile(r"([Zz]|[+-]\d{2}(:?\d{2})?(\[.*\])?|\s?[A-Z]{3,4}|\s?[A-Za-z]+/[A-Za-z_/]+)$")
 """End of a text that names its offset or zone."""
 
@@ -67,8 +71,9 @@ class EventTime:
     """Expression of the spec."""
     times: list[int | None]
     """Microseconds since 1970 of each row of the table. None: the row has none."""
-    column: str | None = None
-    """Column that the schema declares as TIMESTAMP."""
+    path: tuple[str, ...] = ()
+    """Names from a column to the field in it, or the column, that the schema declares as TIMESTAMP.
+    Empty: the schema declares no TIMESTAMP for this time."""
     is_local: bool = False
     """A text without an offset."""
     field: str = ""
@@ -171,15 +176,14 @@ def _event_times(
     if field.expression is not None and not all(":" in str(value) for value in present):
         return  # a word of a text with a date, or with a number
     sql = field.sql(quoted)
-    is_column = len(field.parts) == 1 and field.expression is None and table.declares_types
-    column = field.parts[0] if is_column else None
+    path = field.parts if field.expression is None and table.declares_types else ()
     if field.type == TIMESTAMP:
         times = _of_texts(field.values, rows)
         if times is not None:
             yield EventTime(sql, times)
         return
     if field.type == STRING and not _is_digits(present[0]):
-        yield from _of_text(field, sql, column, rows)
+        yield from _of_text(field, sql, path, rows)
         return
     ticks = _ticks(present)
     if ticks is None or field.type not in {BIGINT, INT, DOUBLE, STRING}:
@@ -191,25 +195,42 @@ def _event_times(
     is_time = _is_named_as_time(field) or _are_near(numbers, recorded)
     if not is_time or set(words(field.parts[-1])[-1:]) & WORDS_OF_KEYS:
         return
-    if ticks == _MILLIS and field.type in {BIGINT, STRING} and column is not None:
-        yield EventTime(sql, numbers, column)
+    if ticks == _MILLIS and field.type in {BIGINT, STRING} and len(path) == 1:
+        yield EventTime(sql, numbers, path)
     else:
         number = f"cast({sql} AS BIGINT)" if field.type == STRING else sql
         yield EventTime(_UNITS[ticks].format(number), numbers)
 
 
-def _of_text(field: Field, sql: str, column: str | None, rows: SqlRows) -> Iterator[EventTime]:
+def _of_text(field: Field, sql: str, path: tuple[str, ...], rows: SqlRows) -> Iterator[EventTime]:
+    """`path`: of the field, if the schema can declare it as TIMESTAMP."""
     times = _of_texts(field.values, rows)
     present = [value for value in field.values if value is not None]
     if times is not None:
         is_local = not any(_OFFSET.search(str(value)[10:]) for value in present)
-        text = sql if column is not None else f"cast({sql} AS TIMESTAMP)"
-        yield EventTime(text, times, column, is_local)
+        if path:
+            yield EventTime(sql, times, path, is_local)
+        else:
+            yield from _of_expression(field.values, sql, is_local, rows)
     elif all(isinstance(value, str) and _TIME.fullmatch(value) for value in present):
         for text_format in _FORMATS:
             read = _micros(field.values, f"try_to_timestamp(text, '{text_format}')", rows)
             if read.count(None) == len(field.values) - len(present):
                 yield EventTime(f"to_timestamp({sql}, '{text_format}')", read, is_local=True)
+
+
+def _of_expression(
+    values: Sequence[Json], sql: str, is_local: bool, rows: SqlRows
+) -> Iterator[EventTime]:
+    """An expression, which reads fewer forms of ISO-8601 than a TIMESTAMP: the cast if it reads all
+    texts, else the one that reads full minutes, too, if it reads enough of them."""
+    cast = _micros(values, "try_cast(text AS TIMESTAMP)", rows)
+    if cast.count(None) == values.count(None):
+        yield EventTime(_CAST.format(sql), cast, is_local=is_local)
+        return
+    read = _micros(values, _CAST_OR_MINUTES.format("text"), rows)
+    if read.count(None) <= _NULLS_MAX * len(values):
+        yield EventTime(_CAST_OR_MINUTES.format(sql), read, is_local=is_local)
 
 
 def _micros(values: Sequence[Json], sql: str, rows: SqlRows) -> list[int | None]:

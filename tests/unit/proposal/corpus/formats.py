@@ -91,6 +91,35 @@ CASES = [
         comments=("  format: text\n", "neither JSON objects nor CSV", "split(value, ' ')[0]"),
     ),
     Case(
+        "text with times as Java writes them, without seconds in full minutes",
+        raw_topic(
+            "log",
+            lambda n: f"{iso(n) if n % 4 else iso(0)[:16] + 'Z'} INFO placed".encode(),
+            lambda n: b"%d" % (500 + n),
+        ),
+        PAYMENTS,
+        ("record_key", "cast(order_id AS STRING)"),
+        (
+            (
+                "coalesce(try_cast(split(value, ' ')[0] AS TIMESTAMP), "
+                """try_to_timestamp(split(value, ' ')[0], "yyyy-MM-dd'T'HH:mmXXX"))"""
+            ),
+            "at",
+        ),
+        after="1 minute",
+    ),
+    Case(
+        "text with times that no expression of a proposal reads",
+        raw_topic(
+            "log",
+            lambda n: f"{iso(n)}[Europe/London] INFO placed".encode(),
+            lambda n: b"%d" % (500 + n),
+        ),
+        PAYMENTS,
+        ("record_key", "cast(order_id AS STRING)"),
+        ("record_timestamp", "at"),
+    ),
+    Case(
         "text with the key in a word",
         raw_topic("log", lambda n: f"placed {uuid(n)} {'x ' * (n % 3)}end".encode()),
         topic("payments", lambda n: {"order_id": uuid(n), "at": iso(n, 2)}, late=2),

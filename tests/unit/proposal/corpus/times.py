@@ -57,7 +57,18 @@ CASES = [
     ),
     pair(
         "nested text",
-        (lambda n: {"written": iso(n)}, "cast(at.written AS TIMESTAMP)"),
+        (lambda n: {"written": iso(n)}, "at.written"),
+        comments=('schema: "id BIGINT, at STRUCT<written: TIMESTAMP>"',),
+    ),
+    pair(
+        "nested texts as Java writes them, without seconds in full minutes",
+        (lambda n: {"of": {"id": n, "at": iso(n) if n else iso(n)[:16] + "Z"}}, "at.of.at"),
+        comments=("at STRUCT<of: STRUCT<id: BIGINT, at: TIMESTAMP>>",),
+    ),
+    pair(
+        "nested local times",
+        (lambda n: {"at": iso(n, 8 * 3_600)[:-1].replace("T", " ")}, "at.at"),
+        comments=('time_zone: "+08:00"',),
     ),
     pair(
         "local times of a zone ahead of UTC",
