@@ -39,7 +39,7 @@ class Choice:
         for side in SIDES:
             if times[side] is None:
                 found[side] = self._prompted_time(side, found[side], candidates[side])
-        return self.observer.observed(
+        proposal = self.observer.observed(
             replace(
                 draft,
                 times=found,
@@ -49,6 +49,9 @@ class Choice:
                 other_times=candidates,
             )
         )
+        if not all(keys.values()):
+            _refuse_unread(proposal)
+        return proposal
 
     def _prompted_time(
         self, side: Side, likeliest: EventTime, candidates: Sequence[EventTime]
@@ -143,6 +146,24 @@ class Choice:
         fields = {side: [field], OTHER_SIDE[side]: sides[OTHER_SIDE[side]].fields}
         left, right = (replace(sides[each], fields=fields[each]) for each in SIDES)
         return [pair for pair in key_pairs(left, right) if [*_of(pair, side)] == given[side]]
+
+
+def _refuse_unread(proposal: Proposal) -> None:
+    """Raises ProposalError if no readable records share a value of the key."""
+    evidence = proposal.evidence
+    if evidence is None or evidence.shared:
+        return
+    left, right = (", ".join(pair[index] for pair in proposal.keys) for index in (0, 1))
+    times = " and the ".join(
+        f"{side} event time {proposal.times[side].sql} reads {evidence.read[side]} of "
+        f"{len(proposal.tables[side].rows)} records"
+        for side in SIDES
+    )
+    raise ProposalError(
+        f"no key is proposed: no readable records share a value of {left} = {right}: the {times}. "
+        "Set --left-event-time and --right-event-time to times that the records have, or set "
+        "--left-key and --right-key"
+    )
 
 
 def _refuse_unpaired(left: Sequence[str], right: Sequence[str]) -> None:

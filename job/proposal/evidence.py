@@ -8,6 +8,7 @@ from functools import cached_property
 from statistics import median
 
 from job.spec.durations import rounded_text
+from job.spec.sides import Side
 
 _LONG = 6
 """Characters of a value that two topics do not share by chance."""
@@ -26,6 +27,11 @@ class Evidence:
     def __init__(self, left: Keys, left_times: Times, right: Keys, right_times: Times) -> None:
         self._left, self._left_times = left, left_times
         self._right, self._right_times = right, right_times
+        self.read: dict[Side, int] = {
+            "left": sum(at is not None for at in left_times),
+            "right": sum(at is not None for at in right_times),
+        }
+        """Number of the rows that have an event time."""
         counts, others = (Counter(key for key in keys if key is not None) for keys in (left, right))
         self._values = counts.keys() & others.keys()
         self.shared = len(self._values)

@@ -1,5 +1,7 @@
 """Options and inputs take what a spec takes."""
 
+from dataclasses import replace
+
 import pytest
 
 from job.errors import SpecError
@@ -63,6 +65,20 @@ def test_other_side_is_proposed_for_an_expression(
 def test_problem_of_an_option_is_the_one_of_the_spec(options: Options, problem: str) -> None:
     with pytest.raises(SpecError, match=problem):
         proposal_of(CASES[FLAT], options, [])
+
+
+def test_no_key_is_proposed_if_no_records_that_share_a_value_are_readable() -> None:
+    time = "try_to_timestamp(cast(id AS STRING), 'yyyy-MM')"
+    message = (
+        "no key is proposed: no readable records share a value of id = order_id: the left event "
+        f"time {time} reads 0 of 20 records and the right event time ts reads 20 of 20 records"
+    )
+    options = Options(left_event_time=time)
+    with pytest.raises(ProposalError) as error:
+        proposal_of(CASES[FLAT], options, [])
+    assert message in str(error.value)
+    chosen = replace(options, left_key="id", right_key="order_id")
+    assert [("id", "order_id")] == proposal_of(CASES[FLAT], chosen, []).keys
 
 
 def test_keys_of_different_lengths_are_refused() -> None:
