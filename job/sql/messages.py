@@ -7,9 +7,19 @@ from typing import Any
 
 _AGAIN = "a batch that runs again after a failure would have different results"
 _FORMAT = (
-    "the format $pattern is invalid: see "
+    "the format $pattern is invalid: ${letters}see "
     "https://spark.apache.org/docs/latest/sql-ref-datetime-pattern.html"
 )
+_NOT_PARSED = "EFqQ"
+"""Letters of a format that Spark writes, and does not parse."""
+_NOT_KNOWN = "ABcenNpuwWY"
+"""Letters of a format that Spark refuses."""
+_LETTERS = (
+    "Spark cannot parse {letters}. Leave it out of the format and cut its part off the text, e.g. "
+    "with substr(text, 6) if the text begins with `Fri, `; "
+)
+_LITERAL = re.compile("'[^']*'")
+"""Text in a format that is no letter of it."""
 _TRY = "correct it, or use {}, which returns NULL"
 
 REFUSED = {
@@ -54,6 +64,7 @@ _OF_SPARK = {
     "INVALID_PARAMETER_VALUE.PATTERN": (
         "the regular expression $value of $functionName() is invalid"
     ),
+    "INVALID_DATETIME_PATTERN.ILLEGAL_CHARACTER": _FORMAT,
     "INVALID_DATETIME_PATTERN.WITH_SUGGESTION": _FORMAT,
     "INCONSISTENT_BEHAVIOR_CROSS_VERSION.DATETIME_PATTERN_RECOGNITION": _FORMAT,
     "INVALID_EXTRACT_BASE_FIELD_TYPE": "$base is $other, which has no fields",
@@ -97,7 +108,18 @@ def problem_of(answer: Mapping[str, Any]) -> str | None:
         name: _CHOICE.sub(_either, _QUOTED_TEXT.sub(r"\1", value or ""))
         for name, value in answer["parameters"].items()
     }
-    return Template(known).safe_substitute(parameters)
+    letters = _letters(parameters.get("pattern", ""))
+    return Template(known).safe_substitute(parameters, letters=letters)
+
+
+def _letters(pattern: str) -> str:
+    """What to do about the letters of an invalid format that Spark does not parse. Empty: the
+    format has none, or another letter is the reason."""
+    used = _LITERAL.sub("", pattern.removeprefix("'").removesuffix("'"))
+    letters = [letter for letter in _NOT_PARSED if letter in used]
+    if not letters or set(_NOT_KNOWN) & set(used):
+        return ""
+    return _LETTERS.format(letters=" and ".join(letters))
 
 
 def _either(choice: re.Match[str]) -> str:

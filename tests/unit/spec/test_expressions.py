@@ -143,6 +143,10 @@ def test_function_that_a_spec_may_not_use_is_refused_with_the_reason(
     assert message == refusal(text)
 
 
+PARSES_NO = "is invalid: Spark cannot parse"
+QUOTED = r"\'q\'"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -158,6 +162,15 @@ def test_function_that_a_spec_may_not_use_is_refused_with_the_reason(
         ("right.user rlike '('", "the regular expression '(' of rlike() is invalid"),
         ("date_format(left.shown_at, 'yyyyyyy')", "the format 'yyyyyyy' is invalid: see https://"),
         ("date_format(left.shown_at, 'bbb')", "the format 'bbb' is invalid: see https://spark.ap"),
+        (
+            "to_timestamp(right.user, 'EEE, dd \\'q\\'')",
+            f"the format 'EEE, dd {QUOTED}' {PARSES_NO} E. ",
+        ),
+        (
+            "to_date(right.user, 'EEE q')",
+            f"the format EEE q {PARSES_NO} E and q. Leave it out of the",
+        ),
+        ("to_timestamp(right.user, 'E YYYY')", "the format 'E YYYY' is invalid: see https://spark"),
         ("right.user.x", "right.user is STRING, which has no fields"),
         ("named_struct('a', 1).b", "unknown field b: the fields are a"),
         ("left.ad_id + true", "(left.ad_id + true) cannot be computed from BIGINT and BOOLEAN: "),
