@@ -11,7 +11,7 @@ from job.dataflow import replay_sql
 from job.dataflow.written import WATERMARK, fails_query
 from job.dead_letters import headers as names
 from job.dead_letters import sql as dead_letter_sql
-from job.dead_letters.failure_text import BAD_RECORD, as_sql
+from job.dead_letters.failure_text import BAD_RECORD, also, as_sql
 from job.encoding.decoded_column import decoded_column
 from job.event_time.partitions import EVENT_TIMES, OBSERVED_PARTITIONS_MAX
 from job.formats.decoder import Decoder
@@ -263,6 +263,7 @@ def _failing(rows: DataFrame, side: SidePlan, plan: JoinPlan, replay: Replay | N
         offset=f"`{column_name(side.side, 'record_offset')}`",
         reason="dead_reason",
         message=dead_letter_sql.message(side),
+        also=also(side.side),
     )
     passes = fails_query("dead_reason", message)
     if replay is not None:

@@ -4,11 +4,12 @@ from string import Formatter
 
 from job.dead_letters.headers import NULL_KEY, VALUE_TOO_LARGE
 from job.plan.record_checks import EXPRESSION_FAILED
+from job.spec.sides import Side
 from job.sql.literals import quoted
 
 BAD_RECORD = (
     "{side} record {topic}/{partition}/{offset} cannot be read ({reason}): {message}. To continue, "
-    "set `on_bad_record: drop` or a dead_letter topic, then start again"
+    "set {also}`on_bad_record: drop` or a dead_letter topic, then start again"
 )
 UNWRITTEN_RESULT = (
     "the result of {id} cannot be written ({reason}): {message}. To continue, {remedy}, or set "
@@ -25,6 +26,12 @@ REMEDIES = {
 def without_key(topic: str) -> str:
     """Why a result with a null key is not written."""
     return f"output.key is null, and topic {topic} is compacted: it accepts no record without a key"
+
+
+def also(side: Side) -> str:
+    """SQL of the setting in BAD_RECORD that fits the `dead_reason` of a record."""
+    setting = quoted(f"`{side}.on_tombstone: drop`, ")
+    return f"CASE WHEN dead_reason = 'tombstone' THEN {setting} ELSE '' END"
 
 
 def as_sql(template: str, **values: str) -> str:

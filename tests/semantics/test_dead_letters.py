@@ -5,10 +5,11 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from job.dataflow.sides import decoded
+from job.dataflow.sides import decoded, side_rows
 from job.dead_letters import sql
 from job.dead_letters.headers import DeadLetter, dead_letter
 from job.instants import to_epoch_ms
@@ -83,6 +84,26 @@ def test_good_record_is_no_letter_and_a_bad_one_keeps_its_bytes(spark: SparkSess
     )
     assert (None, None, []) == (tombstone.key, tombstone.value, list(tombstone.original_headers))
     assert (2, "tombstone", True) == (tombstone.offset, tombstone.reason, tombstone.is_whole)
+
+
+@pytest.mark.parametrize(
+    ("content", "remedy"),
+    [
+        (None, "set `left.on_tombstone: drop`, `on_bad_record: drop` or a dead_letter topic"),
+        (b"x", "set `on_bad_record: drop` or a dead_letter topic"),
+    ],
+)
+def test_query_that_fails_at_a_record_without_a_value_names_the_setting_that_drops_it(
+    spark: SparkSession, content: bytes | None, remedy: str
+) -> None:
+    made = plan(on_bad_record="fail")
+    row = (None, content, "t", 0, 0, datetime.fromtimestamp(T0 / 1000, UTC), None)
+    records = spark.createDataFrame([row], RECORDS)
+
+    with pytest.raises(PySparkException) as failure:
+        side_rows(records, made.left, made, None, letter_bytes_max=None).collect()
+
+    assert f"To continue, {remedy}, then start again" in str(failure.value)
 
 
 def test_null_of_a_null_safe_pair_is_no_letter(spark: SparkSession) -> None:
