@@ -7,7 +7,7 @@ from job.plan.plan import JoinPlan
 from job.spec.expressions import Expression, Scope
 from job.spec.sides import SIDES
 from job.sql.questions import SqlError
-from job.sql.types import STRING, SqlType
+from job.sql.types import BIGINT, INT, SMALLINT, STRING, TINYINT, SqlType
 
 
 def key_problems(plan: JoinPlan, scope: Scope) -> Iterator[Problem]:
@@ -34,6 +34,10 @@ _NO_EQUALITY = (
 )
 
 
+_WHOLE_NUMBERS = (TINYINT, SMALLINT, INT, BIGINT)
+"""Types of which each contains all values of those before it."""
+
+
 def _cannot_be_compared(kind: SqlType) -> str:
     return (
         f"is {kind}, and Spark cannot compare a MAP: use single values, "
@@ -50,6 +54,13 @@ def _mismatch(scope: Scope, left: Expression, right: Expression, index: int) -> 
         return f"{both}Spark cannot compare them; declare the same type for both, or cast one"
     if not (left.is_column and right.is_column) and STRING not in (left.type, right.type):
         return None
+    if left.type in _WHOLE_NUMBERS and right.type in _WHOLE_NUMBERS:
+        wider = max(left.type, right.type, key=_WHOLE_NUMBERS.index)
+        side, narrower = ("left", left) if left.type != wider else ("right", right)
+        return (
+            f"{both}write cast({narrower.text} as {str(wider).lower()}) in {side}.key[{index}], or "
+            "declare the same type for both"
+        )
     target = str(left.type).lower()
     return (
         f"{both}declare the same type for both, or write try_cast({right.text} as {target}), "

@@ -229,6 +229,24 @@ def test_key_columns_of_two_types_are_refused_with_the_cast() -> None:
     assert "write try_cast(ad_id as bigint)" in found["right.key[0]"]
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "remedy"),
+    [
+        ("INT", "BIGINT", "write cast(ad_id as bigint) in left.key[0], or declare the same type"),
+        ("INT", "TINYINT", "write cast(ad_id as int) in right.key[0], or declare the same type"),
+    ],
+)
+def test_narrower_of_two_whole_numbers_is_cast_to_the_wider_one(
+    left: str, right: str, remedy: str
+) -> None:
+    found = problems(
+        left__schema=f"ad_id {left}, shown_at TIMESTAMP, campaign STRING, cost DOUBLE",
+        right__schema=f"ad_id {right}, clicked_at TIMESTAMP, user STRING",
+    )
+
+    assert remedy in found["right.key[0]"]
+
+
 @pytest.mark.parametrize("join_type", list(JoinType))
 @pytest.mark.parametrize("window", [None, {"before": "1 hour"}, {"after": "1 hour"}])
 def test_join_without_both_bounds_is_refused(join_type: JoinType, window: Any) -> None:
