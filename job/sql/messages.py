@@ -26,7 +26,10 @@ REFUSED = {
     "AGGREGATE": "{what}() computes a value of several rows, and an expression sees one row",
     "WINDOW": "{what}() computes a value of several rows, and an expression sees one row",
     "SKETCH": "{what}() reads or writes a sketch of many rows, and an expression sees one row",
-    "GENERATOR": "{what}() creates rows, and an expression gives one value",
+    "GENERATOR": (
+        "{what}() creates rows, and an expression gives one value: to match the elements of an "
+        "array, write array_contains(left.ids, right.id) in join.condition"
+    ),
     "NOT_DETERMINISTIC": f"{{what}} is not deterministic: {_AGAIN}",
     "CLOCK": f"{{what}} is not deterministic: it reads the clock, and {_AGAIN}",
     "SESSION": "{what}() depends on the session or its user",

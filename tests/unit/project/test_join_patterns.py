@@ -45,6 +45,7 @@ def test_self_join_several_topics_and_foreign_key_join_are_among_them() -> None:
         ("impressions", "ads"),
         ("shop_events", "payments"),
         ("orders", "customers"),
+        ("loans", "books"),
         ("orders", "payments"),
         ("paid_orders", "shipments"),
         ("readings", "alarms"),

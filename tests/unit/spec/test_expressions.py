@@ -129,7 +129,13 @@ def test_message_of_spark_has_the_names_of_the_spec_and_no_codes(text: str) -> N
             f"cast(NULL AS {'ARRAY<' * 110}INT{'>' * 110})",
             "has a type that is nested too deep",
         ),
-        ("explode(array(1))", "explode() creates rows, and an expression gives one value"),
+        (
+            "explode(array(1))",
+            (
+                "explode() creates rows, and an expression gives one value: to match the elements "
+                "of an array, write array_contains(left.ids, right.id) in join.condition"
+            ),
+        ),
         (
             "nope(1)",
             "nope() is not a function of Spark: see https://spark.apache.org/docs/latest/api/sql",
