@@ -7,16 +7,13 @@ real-time mode run only the processor. The state of one cannot be read by the ot
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from job.errors import Problem
+from job.plan.plan import JoinPlan
 from job.spec.engine import Engine
 from job.spec.join_conditions import JoinOperator
 from job.spec.sides import SIDES
 from job.spec.spec import JoinSpec
-
-if TYPE_CHECKING:
-    from job.plan.plan import JoinPlan
 
 DEFAULT = JoinOperator.SPARK
 """Operator of a new checkpoint, if the spec names none."""
@@ -59,7 +56,7 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
         )
 
 
-def slot_length(plan: "JoinPlan") -> timedelta:
+def slot_length(plan: JoinPlan) -> timedelta:
     """The length of a slot, in whole milliseconds: a quarter of the match window, or the tumbling
     window. A row is stored for the window and the longer watermark_delay, so slots are longer if
     the delay is: there would be very many. The checkpoint freezes the length."""

@@ -118,10 +118,8 @@ class Harness:
         """Another job on the same spec, in another folder. `environment`: None: that of the
         harness."""
         folder.mkdir(parents=True, exist_ok=True)
-        spec = join_spec(
-            *(self.name, self._servers, self.checkpoint, self.engine, self._interval_seconds),
-            operator=self._operator,
-        )
+        names = (self.name, self._servers, self.checkpoint)
+        spec = join_spec(*names, self.engine, self._interval_seconds, self._operator)
         more = self._environment if environment is None else environment
         return FaultyJob(spec, folder, more, self._jvm)
 
