@@ -8,6 +8,7 @@ this program or of the broker counts as waiting time.
 import math
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,10 +68,12 @@ class Latency:
 class Stream(threading.Thread):
     """Produces impressions and clicks, each at `rate` a second, until it is stopped."""
 
-    def __init__(self, task: Task, rate: int) -> None:
+    def __init__(self, task: Task, rate: int, *, click_topics: Sequence[str] = ()) -> None:
+        """`click_topics`: further topics that receive each click, at the same time."""
         super().__init__(daemon=True)
         self._task = task
         self._rate = rate
+        self._click_topics = [task.right_topic, *click_topics]
         self._ended = threading.Event()
         self._start_ms = 0
         self.pairs = 0
@@ -101,7 +104,8 @@ class Stream(threading.Thread):
             for ad_id in range(impressions, impressions_due := self._due(elapsed)):
                 _send(producer, self._task.left_topic, self.pair(ad_id)[0])
             for ad_id in range(self.pairs, pairs_due := self._due(elapsed - _CLICK_DELAY_SECONDS)):
-                _send(producer, self._task.right_topic, self.pair(ad_id)[1])
+                for topic in self._click_topics:
+                    _send(producer, topic, self.pair(ad_id)[1])
             impressions, self.pairs = impressions_due, pairs_due
             producer.poll(0)
         producer.flush(_REST_SECONDS)
@@ -149,7 +153,7 @@ def watch_results(
         consumer = opened.enter_context(output.consumer())
         opened.callback(stream.end)
         stream.start()
-        return _watch(Watcher(consumer, run), stream, program, seconds, warm_up_seconds)
+        return watch_stream(Watcher(consumer, run), stream, program, seconds, warm_up_seconds)
 
 
 class Watcher:
@@ -174,9 +178,10 @@ class Watcher:
         return True
 
 
-def _watch(
+def watch_stream(
     watcher: Watcher, stream: Stream, program: Program, seconds: float, warm_up_seconds: float
 ) -> Watched:
+    """Receive the results of a started stream, and end the stream."""
     if not watcher.watch(1, at_most_seconds=_FIRST_OUTPUT_SECONDS):
         raise StreamjoinError(f"no result within {_FIRST_OUTPUT_SECONDS:.0f} s")
     watcher.watch(math.inf, at_most_seconds=warm_up_seconds)

@@ -30,6 +30,8 @@ class Task:
     left_topic: str
     right_topic: str
     output_topic: str
+    join_name: str = "bench"
+    """Name in the spec of Streamjoin. Jobs that run at the same time have different names."""
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class Streamjoin(Program):
             "STREAMJOIN_SOCKET": os.path.relpath(socket_of(folder)),
             # The state stores: the files of a killed job are deleted with the folder.
             "SPARK_LOCAL_DIRS": str(folder / "scratch"),
-            # All runs share one name and one broker, and each has a new checkpoint.
+            # Runs share a name and the broker, and each has a new checkpoint.
             "STREAMJOIN_NEW_QUERY": "true",
         }
         if self.state_partitions is not None:
@@ -81,7 +81,7 @@ def join_spec(
     chosen = "" if engine is Engine.REAL_TIME else f"operator: {operator}"
     delay = f"{task.workload.watermark_delay_ms} milliseconds"
     return f"""\
-name: bench
+name: {task.join_name}
 kafka:
   bootstrap_servers: {task.bootstrap_servers}
 left:
