@@ -15,6 +15,8 @@ from job.spec.join_conditions import MatchWindow
 from job.spec.output import Delivery
 from job.spec.sides import SIDES, Side
 
+# Results do not depend on them, except on late rows by the engine.
+_WITHOUT_EFFECT = {"state_partitions", "engine", "join.operator"}
 _PAIRS = ("join.match_window", "join.window", "join.condition", "join.null_safe", "left.key")
 # Also settings that decide which records enter the join.
 _MATCHING = (
@@ -85,7 +87,7 @@ def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
             "checkpoint", new.checkpoint, "is the folder of the old query: set another folder"
         )
     for side in SIDES:
-        if old.deduplicated or new.deduplicated:
+        if side in {*old.deduplicated, *new.deduplicated}:
             yield Problem(
                 f"{side}.deduplicate",
                 None,
@@ -93,7 +95,7 @@ def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
                 "carried over, so duplicates of earlier rows would be joined. Start with empty "
                 "state: `streamjoin run SPEC --new-query`",
             )
-        if old.has_topic_patterns or new.has_topic_patterns:
+        if any(plan.side(side).topics.pattern is not None for plan in (old, new)):
             yield Problem(
                 f"{side}.topic_pattern",
                 None,
@@ -191,7 +193,7 @@ def _kept_ms(plan: JoinPlan, side: Side) -> int:
 
 def _effects(old: JoinPlan, new: JoinPlan, changed: tuple[Change, ...]) -> Iterator[str]:
     fields = {change.field for change in changed}
-    results = {name for name in fields if name not in {"state_partitions", "engine"}}
+    results = {name for name in fields if name not in _WITHOUT_EFFECT}
     read = [field for field, value in _reading(old).items() if _reading(new)[field] != value]
     if "engine" in fields:
         yield (

@@ -1,7 +1,7 @@
 """`streamjoin checkpoint …` and `streamjoin state`, for a checkpoint that no job uses."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -169,9 +169,9 @@ def repair(plan: JoinPlan, settings: JobSettings) -> Repair:
 
 
 def state(
-    plan: JoinPlan, settings: JobSettings, side: Side, key: list[str]
-) -> KeyRows | StateCount:
-    """The rows of a key; without a key the number of rows."""
+    plan: JoinPlan, settings: JobSettings, sides: Sequence[Side], key: list[str]
+) -> list[KeyRows] | StateCount:
+    """The rows of a key by side; without a key the number of rows."""
     with open_checkpoint(plan, settings, CALL_THE_JOB) as opened:
         batch_id = opened.checkpoint.last_batch_id
         if batch_id is None:
@@ -179,7 +179,7 @@ def state(
         reader = _reader(plan, opened)
         never = threading.Event()
         if key:
-            return reader.rows(side, key, batch_id, limit=1_000, cancel=never)
+            return [reader.rows(s, key, batch_id, limit=1_000, cancel=never) for s in sides]
         return reader.count_rows(batch_id, cancel=never)
 
 

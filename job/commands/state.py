@@ -1,6 +1,6 @@
 """`streamjoin state`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +25,9 @@ def state(
         list[str] | None,
         typer.Option(help="Value of one key column; repeat it in the order of the spec."),
     ] = None,
-    side: Annotated[Side, typer.Option(help="Side of the rows.")] = "left",
+    side: Annotated[
+        Side | None, typer.Option(help="Side of the rows.", show_default="both")
+    ] = None,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
@@ -35,15 +37,16 @@ def state(
     The running job reads them as of its last batch. Without --url, the command reads the checkpoint
     itself if the query is STOPPED, or if no job runs on STREAMJOIN_SOCKET.
     """
+    sides = SIDES if side is None else (side,)
     if spec is None or url is not None or token_file is not None or _has_query(spec):
         with connected(spec, url, token_file) as client:
-            found = _of_job(client, side, key or [])
+            found = _of_job(client, sides, key or [])
     else:
         from job.checkpoint import cli
 
         with report_errors(spec):
             plan = create_plan(read_spec(spec))
-            found = cli.state(plan, read_settings(JobSettings), side, key or [])
+            found = cli.state(plan, read_settings(JobSettings), sides, key or [])
     print_facts(found, _lines(found), as_json=as_json)
 
 
@@ -56,16 +59,19 @@ def _has_query(spec: Path) -> bool:
     return job is not None and job.name == name and job.state is not QueryState.STOPPED
 
 
-def _of_job(client: "JobClient", side: Side, key: list[str]) -> KeyRows | StateCount:
-    return client.state_rows(side, key) if key else client.state_count()
+def _of_job(
+    client: "JobClient", sides: Sequence[Side], key: list[str]
+) -> list[KeyRows] | StateCount:
+    return [client.state_rows(side, key) for side in sides] if key else client.state_count()
 
 
-def _lines(found: KeyRows | StateCount) -> Iterator[str]:
-    if isinstance(found, KeyRows):
-        more = "more than " if found.more else ""
-        rows = f"{more}{len(found.rows)} {found.side} rows with key {found.key}"
-        yield f"{rows} in state after batch {found.batch_id}"
-        yield from (row.model_dump_json() for row in found.rows)
+def _lines(found: list[KeyRows] | StateCount) -> Iterator[str]:
+    if isinstance(found, list):
+        for of_side in found:
+            more, count = "more than " if of_side.more else "", len(of_side.rows)
+            rows = f"{more}{count} {of_side.side} row{'' if count == 1 else 's'}"
+            yield f"{rows} with key {of_side.key} in state after batch {of_side.batch_id}"
+            yield from (row.model_dump_json() for row in of_side.rows)
         return
     for name in SIDES:
         for part in found.side(name).partitions:

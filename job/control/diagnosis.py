@@ -289,5 +289,5 @@ def _results(status: JobStatus) -> str:
     results = "result was" if totals.output_records == 1 else "results were"
     text = f"{totals.output_records:,} {results} written since the job started{unmatched}"
     if unread := _unread(status):
-        return f"{text}; {unread:,} records are unread."
+        return f"{text}; {unread:,} unread records."
     return f"{text}." if status.brokers is None else f"{text}; all records are read."

@@ -216,7 +216,7 @@ class QueryRunner:
         self._query_id = checkpoint.query_id
         self._preparation.frozen = frozen_settings(checkpoint, plan)
         if self._machine.desired is None:
-            self._machine.desired = checkpoint.desired_state
+            self._machine.desired = self._preparation.desired_state(checkpoint)
             if self._machine.desired is not QueryState.RUNNING:
                 return
         self._resources.store_desired_state(QueryState.RUNNING)

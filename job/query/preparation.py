@@ -29,6 +29,7 @@ from job.kafka.topic_ids import TopicIdentity
 from job.kafka.topic_patterns import with_matching_topics
 from job.plan.fingerprint import fingerprint, recorded_plan, recorded_topics, with_added_topics
 from job.plan.plan import JoinPlan
+from job.protocol.status import QueryState
 from job.query.cluster import (
     check_executors,
     check_is_shared,
@@ -66,6 +67,14 @@ class Preparation:
         """The plan with the settings of the checkpoint, if it was read, and with these topics."""
         plan = self._plan if self.frozen is None else recorded_plan(self._plan, self.frozen)
         return plan.with_topics(topics)
+
+    def desired_state(self, checkpoint: Checkpoint) -> QueryState:
+        """The state that the last job has stored. Raises CheckpointError if a change has stopped
+        the query, and the process would stay up without one."""
+        state = checkpoint.desired_state
+        if state is QueryState.STOPPED and not self._settings.keep_running:
+            check_not_changed(checkpoint)
+        return state
 
     def check_topics(self, access: KafkaAccess) -> TopicsSnapshot:
         """The topics of the spec, without those of patterns. Runs while the JVM starts."""

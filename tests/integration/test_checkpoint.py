@@ -141,7 +141,7 @@ def test_checkpoint_is_verified_backed_up_restored_read_and_refused_if_executors
     assert 0 == backup.returncode, backup.stderr
     assert "is not empty" in job.command("checkpoint", "backup", spec, target).stderr
     shown = job.command("state", spec, "--side", "right", "--key", "2", "--json")
-    [row] = json.loads(shown.stdout)["rows"]
+    [[row]] = [found["rows"] for found in json.loads(shown.stdout)]
     assert 2 == row["row"]["n"]
 
     state = tmp_path / "checkpoint" / "query" / "state" / "0"

@@ -76,4 +76,4 @@ def test_killed_job_continues_from_hdfs_on_another_machine_and_waits_for_a_dead_
     assert "state: 18 rows read" in job.command("checkpoint", "verify", spec).stdout
     assert f"copied to {backup}" in job.command("checkpoint", "backup", spec, backup).stdout
     assert f"restored from {backup}" in job.command("checkpoint", "restore", spec, backup).stdout
-    assert "1 left rows with key" in job.command("state", spec, "--key", "7").stdout
+    assert "1 left row with key" in job.command("state", spec, "--key", "7").stdout

@@ -57,7 +57,7 @@ def test_rows_of_a_key_are_returned_with_times_match_and_offset(
         assert unmatched["matched"] is False
         assert [] == look_up(job, "right", "7")["result"]["rows"]
         shown = job.command("state", str(job.spec_file), "--key", "7")
-        assert "1 left rows with key ['7'] in state after batch" in shown.stdout, shown.stderr
+        assert "1 left row with key ['7'] in state after batch" in shown.stdout, shown.stderr
         assert "request" == look_up(job, "left", "seven")["error"]["code"]
         assert "request" == look_up(job, "left", "1", "2")["error"]["code"]
 

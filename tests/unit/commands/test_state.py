@@ -28,12 +28,12 @@ def socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def checkpoint_reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """Side and key of each lookup in the checkpoint."""
+    """Sides and key of each lookup in the checkpoint."""
     reads: list[tuple[Any, ...]] = []
 
-    def read(_plan: object, _settings: object, side: str, key: list[str]) -> Any:
-        reads.append((side, key))
-        return key_rows("right")
+    def read(_plan: object, _settings: object, sides: tuple[str, ...], key: list[str]) -> Any:
+        reads.append((sides, key))
+        return [key_rows("right")]
 
     monkeypatch.setattr("job.commands.state.create_plan", lambda spec: spec)
     monkeypatch.setattr(cli, "state", read)
@@ -59,15 +59,15 @@ def test_running_job_returns_the_rows_of_a_key(socket: Path, tmp_path: Path) -> 
         as_json = state(tmp_path, "--key", "7", "--json")
         first_request = State(side="right", key=["a", "7"], limit=100)
         job.answers["state"] = key_rows("left", ROW, more=True)
-        cut_off = state(tmp_path, "--key", "7")
+        cut_off = state(tmp_path, "--side", "left", "--key", "7")
 
     assert 0 == shown.exit_code, shown.stderr
     first, row = shown.stdout.splitlines()
-    assert "1 left rows with key ['7'] in state after batch 7" == first
+    assert "1 left row with key ['7'] in state after batch 7" == first
     assert 17 == json.loads(row)["offset"]
-    assert 17 == json.loads(as_json.stdout)["rows"][0]["offset"]
+    assert [17, 17] == [each["rows"][0]["offset"] for each in json.loads(as_json.stdout)]
     assert first_request.model_copy(update={"side": "left", "key": ["7"]}) == job.last_request
-    assert cut_off.stdout.startswith("more than 1 left rows")
+    assert cut_off.stdout.startswith("more than 1 left row")
 
 
 def test_running_job_counts_the_rows_without_a_key(socket: Path, tmp_path: Path) -> None:
@@ -105,5 +105,5 @@ def test_checkpoint_is_read_if_the_query_does_not_run(
         with control_socket(socket, job):
             shown = state(tmp_path, "--side", "right", "--key", "7")
 
-    assert (0, [("right", ["7"])]) == (shown.exit_code, checkpoint_reads), shown.stderr
+    assert (0, [(("right",), ["7"])]) == (shown.exit_code, checkpoint_reads), shown.stderr
     assert "0 right rows with key ['7'] in state after batch 7\n" == shown.stdout

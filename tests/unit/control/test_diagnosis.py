@@ -235,7 +235,7 @@ def test_rows_that_never_match_and_have_left_the_state(
 
 def test_keys_are_no_cause_while_records_are_unread() -> None:
     unread = brokers(offsets(), offsets(read_to=40))
-    assert "0 results were written since the job started; 60 records are unread." == reported(
+    assert "0 results were written since the job started; 60 unread records." == reported(
         after(state_count=counted(), brokers=unread)
     )
 
@@ -244,7 +244,7 @@ def test_event_times_are_no_cause_while_records_are_unread() -> None:
     unread = brokers(offsets(), offsets(read_to=40))
     given = after(read(NOW_MS - 40 * 60_000), brokers=unread)
     said = reported(given, join__match_window={"before": "10 minutes", "after": "10 minutes"})
-    assert said.endswith("60 records are unread.")
+    assert said.endswith("60 unread records.")
 
 
 def test_sample_has_few_keys_and_short_parts() -> None:
