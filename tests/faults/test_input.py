@@ -42,8 +42,9 @@ def test_records_deleted_before_they_were_read_are_named_with_the_way_to_continu
         failure = job.wait_for_state("FAILED").last_failure
         assert failure is not None
         assert "retention" == failure.code
-        wanted = f"--left {','.join(f'{p}={offset}' for p, offset in until.items())}"
-        for part in (*lost, "checkpoint skip-gap", "streamjoin reset SPEC", wanted):
+        offsets = ",".join(f"{p}={offset}" for p, offset in until.items())
+        reset = f"streamjoin reset {job.spec_file} --left {offsets}"
+        for part in (*lost, "checkpoint skip-gap", reset):
             assert part in failure.message, failure.message
         assert before == len(harness.records(harness.topic("out")))
 
@@ -89,7 +90,8 @@ def test_topic_recreated_under_a_running_query_is_detected(
         job.ask("restart")
         failure = job.wait_for_failure(2)
         assert "retention" == failure.code
-        wanted = f"streamjoin reset SPEC --right {','.join(f'{number}=0' for number in read)}"
+        offsets = ",".join(f"{number}=0" for number in read)
+        wanted = f"streamjoin reset {job.spec_file} --right {offsets}"
         for part in (f"right.topic {topic} (topic id ", wanted):
             assert part in failure.message, failure.message
 

@@ -47,8 +47,8 @@ def test_spark_and_the_specification_agree_on_generated_joins(spark: SparkSessio
     assert statistics.duplicates > 0
 
 
-def row(k, at, v=0, *, micros=0):
-    return json.dumps({"k": k, "t": written(T + at, micros), "v": v})
+def row(k, at, v=0, *, micros=0, **more):
+    return json.dumps({"k": k, "t": written(T + at, micros), "v": v, **more})
 
 
 def case(join_type="left_outer", *, steps, **join):

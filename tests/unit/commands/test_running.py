@@ -342,7 +342,7 @@ def test_service_answers_as_the_socket(
         at = datetime(2026, 11, 20, 9, tzinfo=UTC)
         assert Explain(key=["a", "ä&"], limit=20, since=at) == job.last_request
         rows = streamjoin("state", *through, "--side", "right", "--key", "ä&")
-        assert "1 left rows with key ['7']" in rows.stdout, rows.stderr
+        assert "1 left row with key ['7']" in rows.stdout, rows.stderr
         assert State(side="right", key=["ä&"], limit=100) == job.last_request
         assert "right state partition 1: 90 rows\n" in streamjoin("state", *through).stdout
 

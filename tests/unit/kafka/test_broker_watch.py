@@ -4,6 +4,7 @@ import pytest
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
+from job.event_time.empty_tails import EmptyTails
 from job.kafka import broker_watch
 from job.kafka.broker_watch import BrokerWatch, group_offsets
 from tests.polling import wait_until
@@ -20,6 +21,7 @@ class Watch(BrokerWatch):
             read=lambda: None,
             topics=lambda: plan().topics,
             compare_topics=lambda _: None,
+            tails=EmptyTails(),
         )
         self.polls = 0
         self.commits = 0

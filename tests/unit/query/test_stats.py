@@ -6,7 +6,7 @@ from threading import Thread
 
 from job.errors import BrokerError
 from job.event_time.partitions import Partition, Partitions
-from job.protocol.progress import BatchProgress
+from job.protocol.progress import BatchProgress, HeapUse
 from job.protocol.totals import LiveFigures
 from job.query.stats import BATCHES_KEPT, FAILURES_KEPT, QueryStats
 from job.spec.source_topics import ONE_TOPIC_EACH
@@ -205,6 +205,9 @@ class Counter:
     def state_rows(self, side: str) -> int:
         return self.state if side == "right" else 0
 
+    def heap(self, side: str) -> HeapUse:
+        return HeapUse(slots_loaded=self.late_rows(side))
+
 
 def test_late_rows_and_state_of_the_real_time_engine_are_those_of_its_counter() -> None:
     stats, counter = QueryStats(), Counter()
@@ -217,6 +220,7 @@ def test_late_rows_and_state_of_the_real_time_engine_are_those_of_its_counter() 
 
     assert [3, 0, 1] == [batch.late_rows - by_spark for batch in stats.batches]
     assert [10, 7, 7] == [batch.state_rows for batch in stats.batches]
+    assert [3, 0, 1] == [batch.heap["left"].slots_loaded for batch in stats.batches if batch.heap]
 
 
 def test_counter_of_the_next_run_begins_at_zero() -> None:

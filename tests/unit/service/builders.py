@@ -14,7 +14,7 @@ from job.api.query import QueryView
 from job.errors import CancelledError, ConflictError
 from job.protocol.calls import Command, Read, Verb
 from job.protocol.control import control_socket
-from job.protocol.progress import BatchProgress, SideProgress
+from job.protocol.progress import BatchProgress, HeapUse, SideProgress
 from job.protocol.reports import (
     BrokerReport,
     ChangeReport,
@@ -28,6 +28,7 @@ from job.protocol.reports import (
 from job.protocol.results import SpecFileResult
 from job.protocol.status import Failure, JobStatus, QueryState
 from job.protocol.totals import SideTotals, Totals
+from job.spec.sides import SIDES
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 NOW_SECONDS = NOW.timestamp()
@@ -179,6 +180,7 @@ def batch(**fields: Any) -> BatchProgress:
             "state_removal_seconds": 0.0625,
             "state_commit_seconds": 0.25,
             "state_custom": {"rocksdbGetCount": 12.0},
+            "heap": dict.fromkeys(SIDES, HeapUse(rows=200, slots_loaded=2, heap_probes=9)),
             "watermark_ms": round(NOW_SECONDS * 1000) - 15_500,
             "left": side(),
             "right": side(
