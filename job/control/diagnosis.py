@@ -144,8 +144,17 @@ def _no_match(plan: JoinPlan, status: JobStatus) -> Iterator[str]:
     if not _has_no_match(plan, status):
         return
     yield from _no_times_of_today(status)
-    yield from _apart(plan, status)
-    yield from _other_keys(status)
+    if _unread(status):  # Unread records may match.
+        return
+    apart, keys = _apart(plan, status), _keys_in_state(status)
+    if keys is not None and (apart is None or not _share_a_sample(status)):
+        facts = keys if apart is None else f"{keys}; and {apart}"
+        yield (
+            f"{_NO_MATCH}: {facts}. `streamjoin explain` and `GET /v1/query/explain` explain why a "
+            "key has no match."
+        )
+    elif apart is not None:
+        yield f"{_NO_MATCH}: {apart}."
 
 
 def _has_no_match(plan: JoinPlan, status: JobStatus) -> bool:
@@ -190,42 +199,57 @@ def _zone_offset(status: JobStatus, side: Side) -> timedelta | None:
     return offset if is_zone and abs(difference - offset) <= _ZONE_TOLERANCE else None
 
 
-def _apart(plan: JoinPlan, status: JobStatus) -> Iterator[str]:
-    """The newest event times are further apart than the join allows. Unread records may be
-    nearer."""
-    if _unread(status):
-        return
-    left, right = (utc_time(status.side_totals(side).event_time_max_ms) for side in SIDES)
+def _apart(plan: JoinPlan, status: JobStatus) -> str | None:
+    """That all rows of one side are later than the join allows. None: it is not known, because
+    the rows in state are not counted, or some have left it."""
+    count = status.state_count
+    newest = {side: utc_time(status.side_totals(side).event_time_max_ms) for side in SIDES}
+    left, right = newest["left"], newest["right"]
     assert left is not None
     assert right is not None
     later: Side = "right" if right > left else "left"
+    allowed, oldest = _allowed(plan, later), None if count is None else count.side(later).oldest
+    if count is None or allowed is None or oldest is None:
+        return None
+    totals = status.side_totals(later)
+    joined = totals.records - sum(_dropped(plan, later, totals).values())
+    distance = oldest - min(left, right)
+    if count.side(later).rows < joined or distance <= allowed:
+        return None
+    return (
+        f"the oldest row in state of the {later} side is {rounded_text(distance)} after the newest "
+        f"event time of the {OTHER_SIDE[later]} side ({utc_text(oldest)} and "
+        f"{utc_text(min(left, right))}), and the join allows {duration_text(allowed)}"
+    )
+
+
+def _allowed(plan: JoinPlan, later: Side) -> timedelta | None:
+    """How far a row of the side `later` may be after its match. None: any time, or not known."""
     if plan.window is not None:
-        allowed = plan.window.size
-    elif plan.match_window is not None:
-        window = plan.match_window
-        bound = window.after if later == "right" else window.before
-        if bound is None:
-            return
-        allowed = bound
-    else:
-        return
-    distance = abs(right - left)
-    if distance > allowed:
-        yield (
-            f"{_NO_MATCH}: the newest event time of the {later} side is {rounded_text(distance)} "
-            f"after that of the {OTHER_SIDE[later]} side ({utc_text(max(left, right))} and "
-            f"{utc_text(min(left, right))}), and the join allows {duration_text(allowed)}."
-        )
+        return plan.window.size
+    if plan.match_window is None:
+        return None
+    return plan.match_window.after if later == "right" else plan.match_window.before
 
 
-def _other_keys(status: JobStatus) -> Iterator[str]:
+def _keys_in_state(status: JobStatus) -> str | None:
+    """None: no key of a side is known."""
     count = status.state_count
-    if count is None or _unread(status) or not all(count.side(side).sample_keys for side in SIDES):
-        return
-    keys = {side: _sample(count.side(side).sample_keys) for side in SIDES}
-    yield (
-        f"{_NO_MATCH}: keys in state are {keys['left']} on the left and {keys['right']} on the "
-        "right. `streamjoin explain` and `GET /v1/query/explain` explain why a key has no match."
+    if count is None or not all(count.side(side).sample_keys for side in SIDES):
+        return None
+    left, right = (_sample(count.side(side).sample_keys) for side in SIDES)
+    if _share_a_sample(status):
+        return f"keys in state are {left} on the left and {right} on the right"
+    return (
+        f"the samples of the keys in state have none in common, {left} on the left and {right} on "
+        "the right"
+    )
+
+
+def _share_a_sample(status: JobStatus) -> bool:
+    count = status.state_count
+    return count is not None and any(
+        key in count.right.sample_keys for key in count.left.sample_keys
     )
 
 
@@ -251,7 +275,7 @@ def _waiting(plan: JoinPlan, status: JobStatus) -> Iterator[str]:
 
 
 def _never_matched(plan: JoinPlan, status: JobStatus) -> Iterator[str]:
-    """No row has matched, the event times are near enough, and no keys in state show why."""
+    """No row has matched, and no rows in state show why."""
     is_too_early = status.watermark is None or _unread(status) or status.brokers is None
     if is_too_early or not _has_no_match(plan, status):
         return
@@ -259,10 +283,18 @@ def _never_matched(plan: JoinPlan, status: JobStatus) -> Iterator[str]:
     if plan.join_type.outer_sides and not unmatched:
         return
     results = f": all {unmatched:,} results are of unmatched rows" if unmatched else ""
+    differ = "keys" if _bounds_no_time(plan) else "keys or the event times"
     yield (
-        f"{_NO_MATCH}{results}. All records are read, so the keys of both sides may differ: "
+        f"{_NO_MATCH}{results}. All records are read, so the {differ} of both sides may differ: "
         "`streamjoin check` compares the keys of both topics, and `streamjoin explain` explains "
         "why a key has no match."
+    )
+
+
+def _bounds_no_time(plan: JoinPlan) -> bool:
+    window = plan.match_window
+    return plan.window is None and (
+        window is None or (window.before is None and window.after is None)
     )
 
 

@@ -121,6 +121,12 @@ class SideCount(_Report):
     sample_keys: list[list[str | None]] = []
     """Parts of the keys of up to three rows, as text of at most 100 characters."""
 
+    @property
+    def oldest(self) -> datetime | None:
+        """Oldest event time in state. None: there is no row."""
+        times = [part.event_time_min for part in self.partitions]
+        return min((time for time in times if time is not None), default=None)
+
     @classmethod
     def of(
         cls,

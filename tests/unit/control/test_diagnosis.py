@@ -1,12 +1,13 @@
 """The diagnosis: one test per cause, and their order."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from job.control.diagnosis import diagnosis
 from job.protocol.progress import BatchProgress
-from job.protocol.reports import ChangeReport, SideCount
+from job.protocol.reports import ChangeReport, PartitionCount, SideCount
 from job.protocol.status import JobStatus, QueryState
 from job.protocol.totals import Totals
 from tests.unit.service.builders import (
@@ -186,16 +187,65 @@ def test_times_that_look_like_local_times(hours: int, where: str) -> None:
     assert said.endswith("set `left.time_zone`.")
 
 
-def test_event_times_that_are_further_apart_than_the_window() -> None:
-    said = reported(
-        after(read(NOW_MS - 40 * 60_000)),
-        join__match_window={"before": "10 minutes", "after": "10 minutes"},
+MINUTE_MS = 60_000
+WINDOW = {"before": "10 minutes", "after": "10 minutes"}
+
+
+def in_state(oldest_ms: int, key: str, rows: int = 100) -> SideCount:
+    oldest = datetime.fromtimestamp(oldest_ms / 1000, UTC)
+    part = PartitionCount(partition=0, rows=rows, unmatched_rows=None, event_time_min=oldest)
+    return SideCount.of([part], [[key]])
+
+
+def with_oldest(left_ms: int, right_ms: int, keys: str = "aa", **fields: Any) -> JobStatus:
+    """`left_ms`, `right_ms`: oldest event time in state, before now. The left side ends 40 minutes
+    before the right one."""
+    count = state_count(
+        left=in_state(NOW_MS - left_ms, keys[0]),
+        right=in_state(NOW_MS - right_ms, keys[1], fields.pop("right_rows", 100)),
     )
+    return after(read(NOW_MS - 40 * MINUTE_MS), read(), state_count=count, **fields)
+
+
+APART = (
+    "the oldest row in state of the right side is 35 min after the newest event time of the left "
+    "side (2026-11-20T11:55:00.000Z and 2026-11-20T11:20:00.000Z), and the join allows 10 minutes."
+)
+
+
+def test_event_times_that_are_all_further_apart_than_the_window() -> None:
+    given = with_oldest(90 * MINUTE_MS, 5 * MINUTE_MS)
+    assert f"No row has matched since the job started: {APART}" == reported(
+        given, join__match_window=WINDOW
+    )
+
+
+def test_event_times_are_no_cause_if_some_of_both_sides_are_near_enough() -> None:
+    """The newest event times are further apart than the window."""
+    given = with_oldest(90 * MINUTE_MS, 80 * MINUTE_MS)
+    assert "keys in state are a on the left and a on the right" in reported(
+        given, join__match_window=WINDOW
+    )
+
+
+def test_event_times_are_no_cause_if_rows_of_the_newer_side_have_left_the_state() -> None:
+    given = with_oldest(90 * MINUTE_MS, 5 * MINUTE_MS, right_rows=99)
+    assert "keys in state are" in reported(given, join__match_window=WINDOW)
+
+
+def test_event_times_are_no_cause_before_the_rows_in_state_are_counted() -> None:
+    said = reported(after(read(NOW_MS - 40 * MINUTE_MS)), join__match_window=WINDOW)
+    assert "the newest event time" not in said
+    assert "the keys or the event times of both sides may differ" in said
+
+
+def test_keys_that_never_meet_come_before_event_times() -> None:
+    given = with_oldest(90 * MINUTE_MS, 5 * MINUTE_MS, keys="ab")
+    said = reported(given, join__match_window=WINDOW)
     assert said.startswith(
-        "No row has matched since the job started: the newest event time of the right side is 40 "
-        "min after that of the left side"
+        "No row has matched since the job started: the samples of the keys in state have none in "
+        "common, a on the left and b on the right; and the oldest row in state of the right side"
     )
-    assert said.endswith("and the join allows 10 minutes.")
 
 
 def counted() -> Any:
@@ -206,9 +256,9 @@ def counted() -> Any:
 
 def test_keys_that_never_meet() -> None:
     assert reported(after(state_count=counted())) == (
-        "No row has matched since the job started: keys in state are A-1, A-2 on the left and a1, "
-        "a2 on the right. `streamjoin explain` and `GET /v1/query/explain` explain why a key has "
-        "no match."
+        "No row has matched since the job started: the samples of the keys in state have none in "
+        "common, A-1, A-2 on the left and a1, a2 on the right. `streamjoin explain` and `GET "
+        "/v1/query/explain` explain why a key has no match."
     )
 
 
@@ -242,9 +292,8 @@ def test_keys_are_no_cause_while_records_are_unread() -> None:
 
 def test_event_times_are_no_cause_while_records_are_unread() -> None:
     unread = brokers(offsets(), offsets(read_to=40))
-    given = after(read(NOW_MS - 40 * 60_000), brokers=unread)
-    said = reported(given, join__match_window={"before": "10 minutes", "after": "10 minutes"})
-    assert said.endswith("60 unread records.")
+    given = with_oldest(90 * MINUTE_MS, 5 * MINUTE_MS, brokers=unread)
+    assert reported(given, join__match_window=WINDOW).endswith("60 unread records.")
 
 
 def test_sample_has_few_keys_and_short_parts() -> None:
