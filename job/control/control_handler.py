@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from threading import Event
 
@@ -35,6 +35,7 @@ from job.kafka.broker_watch import BrokerWatch
 from job.plan.plan import JoinPlan
 from job.plan.validation import ValidationRequest
 from job.protocol import calls
+from job.protocol.progress import BatchProgress
 from job.protocol.reports import StateCount
 from job.protocol.results import (
     FailuresResult,
@@ -56,7 +57,15 @@ COUNT_PAUSE_FACTOR = 100
 COUNT_LATEST_SECONDS = 1800.0
 
 ExplainKey = Callable[
-    [calls.Explain, StateReader, Mapping[Side, KeyRows], JobStatus, WatermarkLine, Event],
+    [
+        calls.Explain,
+        StateReader,
+        Mapping[Side, KeyRows],
+        JobStatus,
+        WatermarkLine,
+        Sequence[BatchProgress],
+        Event,
+    ],
     KeyExplanation,
 ]
 
@@ -170,7 +179,8 @@ class ControlHandler:
                 )
                 for side in SIDES
             }
-            return self._explain_key(request, reader, state, self.status(), present, caller_gone)
+            facts = (state, self.status(), present, self._stats.batches)
+            return self._explain_key(request, reader, *facts, caller_gone)
 
     def _validate(self, request: calls.Validate, caller_gone: Event) -> ValidationResult:
         spec = ValidationRequest(

@@ -1,6 +1,6 @@
 """Reads the facts about a key of the running join, and explains them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from threading import Event
 
@@ -21,8 +21,9 @@ from job.kafka.clients import no_broker
 from job.kafka.security import kafka_access, librdkafka_settings
 from job.plan.plan import JoinPlan
 from job.protocol import calls
+from job.protocol.progress import BatchProgress
 from job.protocol.results import KeyExplanation, KeyRows
-from job.protocol.status import JobStatus
+from job.protocol.status import JobStatus, QueryState
 from job.semantics.topic_records import TopicRecords
 from job.spark.sql_questions import rows_of
 from job.spec.durations import milliseconds
@@ -41,9 +42,11 @@ def explain_key(
     state: Mapping[Side, KeyRows],
     status: JobStatus,
     present: WatermarkLine,
+    batches: Sequence[BatchProgress],
     caller_gone: Event,
 ) -> KeyExplanation:
-    """`state`: the rows of the key. `present`: measured before `state` was read.
+    """`state`: the rows of the key. `present`: measured before `state` was read. `batches`: the
+    last ones, oldest first.
 
     Raises RequestError if the query would fail on the records, BrokerError if no broker answers,
     CancelledError once `caller_gone` is set.
@@ -79,6 +82,8 @@ def explain_key(
         cut=None if replay is None else replay.ends,
         reset_ms=None if reset_at is None else to_epoch_ms(reset_at),
         history=[*history.lines(max(since_ms, now_ms - milliseconds(KEPT))), present],
+        is_running=status.state is QueryState.RUNNING,
+        batches=batches,
     )
     explained = explained_key(facts)
     sentences = [

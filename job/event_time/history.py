@@ -17,13 +17,14 @@ from job.spec.sides import Side
 LINE_EVERY = timedelta(minutes=1)
 KEPT = timedelta(days=7)
 _HOUR_MS = 3_600_000
-_PACE_MS = 600_000
+_PACE_MS = 180_000
 """Time over which the pace is measured, up to now."""
 _JUMP = 10
 """How many times faster than the usual step of a line, or than the clock, a jump is."""
 _POINTS_MIN = 2
-_STANDING_MS = 180_000
-"""A watermark that has not advanced for so long stands still."""
+_STANDING_MS_MIN, _STANDING_BATCHES = 10_000, 3
+"""A watermark stands still if it has not advanced for this time, and for the duration of so many
+batches."""
 _INTERVAL_MS_MAX = 60_000
 """The pace of a watermark that advances in longer steps is not known."""
 
@@ -103,12 +104,24 @@ def watermarks_at_read(
     return None
 
 
+def stands(batches: Sequence[tuple[int, int, int | None]], now_ms: int) -> bool:
+    """Whether the watermark has not advanced for some time. `batches`: start, duration and
+    watermark of the last batches, oldest first."""
+    if not batches:
+        return False
+    present_ms = batches[-1][2]
+    of_present = [batch[2] == present_ms for batch in reversed(batches)]
+    count = of_present.index(False) if False in of_present else len(batches)
+    usual = median_low([duration for _, duration, _ in batches])
+    stands_ms = now_ms - batches[-count][0]
+    return stands_ms > max(_STANDING_MS_MIN, _STANDING_BATCHES * usual)
+
+
 def pace(
     lines: Sequence[WatermarkLine], now_ms: int, watermark_ms: int | None, interval_ms: int = 0
 ) -> Pace | None:
-    """Pace of the last ten minutes since the last jump, 0 once the watermark stands still. None:
-    the history is too short. `interval_ms`: length of an interval, within which it always stands.
-    """
+    """Pace of the last three minutes since the last jump. None: the history is too short.
+    `interval_ms`: length of an interval, within which the watermark does not advance."""
     if interval_ms > _INTERVAL_MS_MAX:
         return None
     recent = [
@@ -118,9 +131,6 @@ def pace(
     ]
     if watermark_ms is None or not recent:
         return None
-    before = [watermark for at, watermark in recent if at <= now_ms - _STANDING_MS]
-    if before and before[-1] == watermark_ms:
-        return Pace(now_ms, watermark_ms, 0.0)
     points = _since_last_jump([*recent, (now_ms, watermark_ms)])
     if len(points) < _POINTS_MIN:
         return None

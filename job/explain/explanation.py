@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from job.dead_letters.sql import late_watermark
-from job.event_time.history import Bounds, WatermarkLine, pace, watermarks_at_read
+from job.event_time.history import Bounds, Pace, WatermarkLine, pace, stands, watermarks_at_read
 from job.explain.cause_types import Cause, Waiting
 from job.explain.causes import causes
 from job.explain.evaluation import Evaluated
@@ -16,6 +16,7 @@ from job.explain.topics import KeyTopics
 from job.instants import to_epoch_ms
 from job.plan.plan import JoinPlan
 from job.plan.result_id import Place
+from job.protocol.progress import BatchProgress
 from job.protocol.results import KeyRows, StateRow
 from job.spec.durations import milliseconds
 from job.spec.sides import SIDES, Side
@@ -39,6 +40,10 @@ class RunningFacts:
     history: Sequence[WatermarkLine]
     """The last line is the present one. It is older than the state: a record before its offsets was
     read by a batch of this state."""
+    is_running: bool
+    """False: the query is paused, so the watermark does not advance."""
+    batches: Sequence[BatchProgress]
+    """The last batches, oldest first."""
 
     @property
     def present(self) -> WatermarkLine:
@@ -99,15 +104,24 @@ def _facts(running: RunningFacts) -> Facts:
         unread=dict(_unread(running.present, [each for each in ordered if each.row not in stored])),
         watermarks=dict(_watermarks(running, ordered)),
         watermark_ms=running.watermark_ms,
-        pace=pace(
-            *(_after_replay(running), running.present.at_ms, running.watermark_ms),
-            interval_ms=_interval_ms(running.plan),
-        ),
+        pace=_pace(running),
         output=topics.output,
         before_change=frozenset(_before(running.cut, ordered)),
         reset_ms=running.reset_ms,
         history_from_ms=running.history[0].at_ms if len(running.history) > 1 else None,
     )
+
+
+def _pace(running: RunningFacts) -> Pace | None:
+    now_ms, watermark_ms = running.present.at_ms, running.watermark_ms
+    batches = [
+        (to_epoch_ms(batch.started_at), round(batch.duration_seconds * 1000), batch.watermark_ms)
+        for batch in running.batches
+    ]
+    if watermark_ms is not None and (not running.is_running or stands(batches, now_ms)):
+        return Pace(now_ms, watermark_ms, 0.0)
+    lines = _after_replay(running)
+    return pace(lines, now_ms, watermark_ms, interval_ms=_interval_ms(running.plan))
 
 
 def _interval_ms(plan: JoinPlan) -> int:

@@ -2,7 +2,14 @@
 
 import pytest
 
-from job.event_time.history import Bounds, Pace, WatermarkLine, pace, watermarks_at_read
+from job.event_time.history import (
+    Bounds,
+    Pace,
+    WatermarkLine,
+    pace,
+    stands,
+    watermarks_at_read,
+)
 
 
 def line(
@@ -34,8 +41,8 @@ def test_partition_that_is_not_in_the_history_has_no_watermark() -> None:
     assert watermarks_at_read(LINES, "right", 0, 5) is None
 
 
-def test_pace_is_that_of_the_last_ten_minutes() -> None:
-    lines = [line(0, 0), line(10, 600_000), line(15, 750_000)]
+def test_pace_is_that_of_the_last_three_minutes() -> None:
+    lines = [line(0, 0), line(16, 700_000), line(17, 810_000), line(18, 840_000)]
     found = pace(lines, now_ms=20 * 60_000, watermark_ms=900_000)
 
     assert Pace(20 * 60_000, 900_000, 0.5) == found
@@ -59,11 +66,11 @@ def test_watermark_that_stands_reaches_no_time() -> None:
 
 def test_pace_is_that_since_the_last_jump() -> None:
     now = 20 * 60_000
-    # An hour is read in the sixteenth minute.
-    lines = [line(14, 0), line(15, 60_000), line(16, 3_660_000), line(18, 3_720_000)]
-    found = pace(lines, now_ms=now, watermark_ms=3_780_000)
+    # An hour is read in the seventeenth minute.
+    lines = [line(17, 0), line(18, 3_660_000), line(19, 3_720_000)]
+    found = pace(lines, now_ms=now, watermark_ms=3_750_000)
     assert found is not None
-    assert 0.5 == found.rate
+    assert 0.75 == found.rate
 
     assert pace([line(19, 0)], now_ms=now, watermark_ms=3_600_000) is None
     steady = pace([line(18, 0), line(19, 3_600_000)], now_ms=now, watermark_ms=7_200_000)
@@ -76,3 +83,25 @@ def test_watermark_that_advances_in_long_intervals_has_no_known_pace() -> None:
 
     assert pace(lines, now_ms=20 * 60_000, watermark_ms=600_000, interval_ms=60_000) is not None
     assert pace(lines, now_ms=20 * 60_000, watermark_ms=600_000, interval_ms=60_001) is None
+
+
+@pytest.mark.parametrize(
+    ("batches", "seconds", "standing"),
+    [
+        ([(0, 1, 50), (1, 1, 100)], 11, False),
+        ([(0, 1, 50), (1, 1, 100)], 12, True),
+        # Batches without progress of the watermark, as one side has no record.
+        ([(0, 1, 50), (1, 1, 100), (10, 1, 100), (12, 1, 100)], 12, True),
+        ([(0, 1, 50), (1, 1, 100), (10, 1, 110)], 12, False),
+        # Three batches of a minute have not ended yet.
+        ([(0, 60, 50), (60, 60, 100)], 230, False),
+        ([(0, 60, 50), (60, 60, 100)], 241, True),
+        ([(0, 1, 100)], 12, True),
+        ([], 12, False),
+    ],
+)
+def test_watermark_stands_if_it_has_not_advanced_for_ten_seconds_or_three_batches(
+    batches: list[tuple[int, int, int]], seconds: int, standing: bool
+) -> None:
+    done = [(start * 1000, length * 1000, watermark) for start, length, watermark in batches]
+    assert standing is stands(done, seconds * 1000)

@@ -1,6 +1,7 @@
 """The explanation of a key of a running join: facts of topics, state and history, and sentences."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from job.explain.explanation import RunningFacts, explained_key
 from job.explain.facts import KeyRecord, Letter, OutputRead, Result, StoredRow
 from job.explain.topics import KeyTopics, TopicRead, add_letter, name_rows
 from job.plan.result_id import Place
+from job.protocol.progress import BatchProgress
 from job.protocol.results import KeyRows, StateRow
 from job.spec.sides import Side
 from tests.unit.explain.test_causes import (
@@ -26,7 +28,7 @@ from tests.unit.explain.test_causes import (
     record,
 )
 from tests.unit.explain.test_causes import explained as of_first
-from tests.unit.service.builders import NOW
+from tests.unit.service.builders import NOW, batch
 
 PRESENT = WatermarkLine(
     at_ms=NOW_MS, watermark_ms=NOW_MS - 12_000, left_offsets={1: 20}, right_offsets={0: 20}
@@ -42,6 +44,8 @@ def explained(
     history: tuple[WatermarkLine, ...] = (PRESENT,),
     cut: Mapping[Side, Mapping[int, int]] | None = None,
     reset_ms: int | None = None,
+    is_running: bool = True,
+    batches: Sequence[BatchProgress] = (),
     **topics: Any,
 ) -> list[str]:
     def key_rows(of: Side) -> KeyRows:
@@ -59,6 +63,8 @@ def explained(
             history=history,
             cut=cut,
             reset_ms=reset_ms,
+            is_running=is_running,
+            batches=batches,
         )
     )
     return [*found.records, *found.read]
@@ -122,6 +128,26 @@ def test_pace_is_that_of_the_history() -> None:
     )
 
 
+BEFORE = WatermarkLine(at_ms=NOW_MS - 60_000, watermark_ms=NOW_MS - 72_000)
+STANDS = f"{WAITS} (1 min 12 s ahead of it; the watermark does not advance at present)"
+
+
+@pytest.mark.parametrize(("seconds", "stands"), [(11, True), (9, False)])
+def test_waiting_row_has_no_time_if_no_batch_has_moved_the_watermark(
+    seconds: int, stands: bool
+) -> None:
+    """The history has a line a minute, so it still shows the pace before the watermark stood."""
+    started = NOW - timedelta(seconds=seconds)
+    last = batch(watermark_ms=NOW_MS - 12_000, started_at=started, duration_seconds=0.5)
+    first = explained(state=[state_row()], history=(BEFORE, PRESENT), batches=[last])[0]
+    assert stands == (STANDS in first)
+
+
+def test_waiting_row_has_no_time_while_the_query_does_not_run() -> None:
+    first = explained(state=[state_row()], history=(BEFORE, PRESENT), is_running=False)[0]
+    assert STANDS in first
+
+
 def test_lines_of_the_replay_are_not_part_of_the_pace() -> None:
     minutes = [
         WatermarkLine(
@@ -129,8 +155,8 @@ def test_lines_of_the_replay_are_not_part_of_the_pace() -> None:
             watermark_ms=NOW_MS - 12_000 - behind * MINUTE_MS,
             left_offsets={1: offset},
         )
-        # The replay reads six minutes of event time in a minute.
-        for minute, behind, offset in ((4, 14, 5), (3, 8, 9), (2, 2, 15), (1, 1, 18))
+        # The replay reads twelve minutes of event time in a minute.
+        for minute, behind, offset in ((3, 14, 5), (2, 2, 15), (1, 1, 18))
     ]
     history = (*minutes, PRESENT)
     row = [state_row()]
