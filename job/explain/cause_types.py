@@ -80,6 +80,8 @@ class ResultFiltered:
 
     with_row: Place | None
     """None: the result of the unmatched row."""
+    is_null: bool = False
+    """Whether output.filter is null, and not false."""
 
 
 @dataclass(frozen=True)

@@ -105,8 +105,11 @@ class KeyEvaluation:
         }
         entering = [row for side in SIDES for row in rows[side]]
         alone = [joined(side, row, None) for side in SIDES for row in rows[side]]
-        for row, result in zip(entering, output.results(alone), strict=True):
-            known[id(row)] = replace(known[id(row)], passes_alone=result is not None)
+        facts = zip(output.results(alone), output.has_null_filter(alone), strict=True)
+        for row, (result, is_null) in zip(entering, facts, strict=True):
+            known[id(row)] = replace(
+                known[id(row)], passes_alone=result is not None, alone_filter_is_null=is_null
+            )
         for side in SIDES:
             for row, original in _duplicates(self._plan.side(side), rows[side]):
                 place = known[id(original)].place
@@ -132,10 +135,9 @@ class KeyEvaluation:
         ]
         condition.prepare(both)
         matching = [row for row in map(JoinedRow._make, both) if condition.is_met(row)]
-        results = {
-            (id(row.left), id(row.right)): result
-            for row, result in zip(matching, output.results(matching), strict=True)
-        }
+        keys = [(id(row.left), id(row.right)) for row in matching]
+        results = dict(zip(keys, output.results(matching), strict=True))
+        nulls = dict(zip(keys, output.has_null_filter(matching), strict=True))
         for left, right in both:
             is_met = (id(left), id(right)) in results
             result = results.get((id(left), id(right)))
@@ -148,6 +150,7 @@ class KeyEvaluation:
                     meets_condition=is_met,
                     passes_filter=result is not None,
                     failed_field=None if result is None else result.failed_field,
+                    filter_is_null=nulls.get((id(left), id(right)), False),
                 ),
             )
 
@@ -172,8 +175,11 @@ class KeyEvaluation:
     def _problem(self, side: SidePlan, read: _Read) -> Problem | None:
         if isinstance(read, BadRecord):
             return Bad(read.reason, read.message)
-        if isinstance(read, OtherRecord) or not read.passes_filter:
+        if isinstance(read, OtherRecord):
             return Filtered(_filter_text(side, read.record))
+        if not read.passes_filter:
+            is_null = read.filter_is_null and not _is_dropped_tombstone(side, read.record)
+            return Filtered(_filter_text(side, read.record), is_null)
         if read.has_null_key or read.has_unequal_null:
             return NullKey()
         if not read.passes_mirrored:
@@ -222,8 +228,12 @@ def place_of(side: SidePlan, record: InputRecord) -> Place:
     return Place(topic, record.partition, record.offset)
 
 
+def _is_dropped_tombstone(side: SidePlan, record: InputRecord) -> bool:
+    return record.value is None and side.drops_tombstones
+
+
 def _filter_text(side: SidePlan, record: InputRecord) -> str:
-    if record.value is None and side.drops_tombstones:
+    if _is_dropped_tombstone(side, record):
         return f"{side.side}.on_tombstone: drop, because it has no value"
     if side.filter is None:
         return f"{side.side}.operations"

@@ -26,6 +26,8 @@ class Bad:
 class Filtered:
     field: str
     """Field of the spec that drops the record, and its text."""
+    is_null: bool = False
+    """Whether its expression is null, and not false."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class KeyRecord:
     """None: the row enters the join."""
     passes_alone: bool = True
     """Whether output.filter is true for the row without a match."""
+    alone_filter_is_null: bool = False
+    """Whether output.filter is null for the row without a match."""
     duplicate_of: Place | None = None
     """Earlier record of the side with the same id of `deduplicate`."""
 
@@ -84,6 +88,8 @@ class Pair:
     """Whether output.filter is true."""
     failed_field: str | None = None
     """Field of the spec that fails on the result."""
+    filter_is_null: bool = False
+    """Whether output.filter is null."""
 
     @property
     def matches(self) -> bool:

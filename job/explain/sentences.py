@@ -77,11 +77,11 @@ def _what(facts: Facts, record: KeyRecord, cause: Cause) -> str:
             matched = "has matched" if with_row is None else f"matched {_place(other, with_row)}"
             return f"{matched}, and join type {plan.join_type} emits no result for it"
         case kinds.ResultFiltered(with_row=None):
-            return f"expired without a match, and {_output_filter(facts)} dropped its result"
+            return f"expired without a match, and {_output_filter(facts, cause)} its result"
         case kinds.ResultFiltered(with_row=with_row):
             assert with_row is not None
             return (
-                f"matched {_place(other, with_row)}, and {_output_filter(facts)} dropped the result"
+                f"matched {_place(other, with_row)}, and {_output_filter(facts, cause)} the result"
             )
         case kinds.ResultNotWritten():
             return _not_written(cause, other)
@@ -130,8 +130,8 @@ def _excluded(facts: Facts, record: KeyRecord, cause: kinds.Excluded) -> str:
             else:
                 outcome = _dropped(facts, cause.letter, takes_letter=letters is not None)
             return f"is a bad record ({reason}){detail}; {outcome}"
-        case Filtered(field):
-            return f"was dropped by {field}"
+        case Filtered():
+            return _filtered(cause.problem)
         case NullKey():
             takes = letters is not None and letters.takes_null_keys
             if cause.letter is None and not takes and _is_emitted_at_once(facts, record):
@@ -266,8 +266,8 @@ def _not_joined(because: kinds.OtherNotJoined) -> str:
     match because.cause:
         case kinds.Excluded(problem=Bad()):
             return "with this key is a bad record"
-        case kinds.Excluded(problem=Filtered(field)):
-            return f"with this key was dropped by {field}"
+        case kinds.Excluded(problem=Filtered() as problem):
+            return f"with this key {_filtered(problem)}"
         case kinds.Excluded(problem=NullKey()):
             return "has a null in its key"
         case kinds.Excluded(problem=NoMatchPossible(condition)):
@@ -340,9 +340,16 @@ def _reset(facts: Facts) -> str:
     )
 
 
-def _output_filter(facts: Facts) -> str:
+def _filtered(problem: Filtered) -> str:
+    if problem.is_null:
+        return f"was dropped, because {problem.field} is null"
+    return f"was dropped by {problem.field}"
+
+
+def _output_filter(facts: Facts, cause: kinds.ResultFiltered) -> str:
     expression = facts.plan.output.filter
-    return "output.filter" if expression is None else f"output.filter ({expression.text})"
+    text = "output.filter" if expression is None else f"output.filter ({expression.text})"
+    return f"{text} is null, so it dropped" if cause.is_null else f"{text} dropped"
 
 
 def _place(side: Side, place: Place) -> str:

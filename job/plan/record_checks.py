@@ -83,6 +83,16 @@ def row_filter(side: SidePlan) -> str | None:
     return _PASSES if side.drops_records else None
 
 
+def filter_is_null(side: SidePlan) -> str:
+    """Whether the filter of the spec is null on a readable record. Never null."""
+    if side.filter is None:
+        return "false"
+    value = f"({side.filter.sql})"
+    if side.checks.filter.failing is not None:
+        value = f"(CASE WHEN reason IS NULL THEN try_eval(struct({value} AS value)) END).value"
+    return f"reason IS NULL AND {value} IS NULL"
+
+
 def is_filtered(side: SidePlan) -> str:
     """Whether the filter drops a record."""
     return f"reason IS NULL AND NOT {passes(side)}"

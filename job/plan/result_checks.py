@@ -26,6 +26,16 @@ def filters(plan: JoinPlan) -> Iterator[str]:
         yield f"coalesce({_guarded(plan, tried, condition.failing)}, true)"
 
 
+def filter_value(plan: JoinPlan) -> str:
+    """The value of output.filter. Null also if it fails."""
+    expression = plan.output.filter
+    assert expression is not None
+    if plan.checks.filter.failing is None:
+        return f"({expression.sql})"
+    tried = f"try_eval(struct(({expression.sql}) AS value))"
+    return f"{_guarded(plan, tried, expression)}.value"
+
+
 def is_unmatched(plan: JoinPlan, side: Side) -> str:
     """Whether a joined row is an unmatched row of `side`, or a pair on which join.condition fails.
     An anti join keeps the pair, so that it becomes a dead letter."""

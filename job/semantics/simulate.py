@@ -177,7 +177,8 @@ class Simulator:
             if row.has_null_key:
                 self._log.null_keys[side] += 1
             if not row.passes_filter:
-                self._log.drops.append(Drop(side, row.record, self._filtered(side, row.record)))
+                reason = self._filtered(side, row.record, is_null=row.filter_is_null)
+                self._log.drops.append(Drop(side, row.record, reason))
             elif not plan.passes_job_filters(row) or not (
                 side in self.plan.deduplication or plan.enters_join(row)
             ):
@@ -186,12 +187,12 @@ class Simulator:
                 entering.append(row)
         return entering
 
-    def _filtered(self, side: Side, record: InputRecord) -> str:
+    def _filtered(self, side: Side, record: InputRecord, *, is_null: bool = False) -> str:
         of_side = self.plan.join.side(side)
         if record.value is None and of_side.drops_tombstones:
             return f"tombstone, {side}.on_tombstone is drop"
         fields = "filter" if of_side.envelope is None else "operations or filter"
-        return f"fails {side}.{fields}"
+        return f"{side}.{fields} is null" if is_null else f"fails {side}.{fields}"
 
     def _unmatchable(self, side: Side, row: DecodedRow) -> Drop:
         return Drop(side, row.record, "null_key" if row.has_null_key else "cannot match")

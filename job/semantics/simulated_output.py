@@ -52,7 +52,12 @@ class SimulatedOutput:
                 for name, sql in returned.items()
             ],
         ]
-        self._program = rows.program((sides[0].program, sides[1].program), steps, list(returned))
+        programs = (sides[0].program, sides[1].program)
+        self._program = rows.program(programs, steps, list(returned))
+        self._null_filter = None
+        if plan.output.filter is not None:
+            is_null = f"{result_checks.filter_value(plan)} IS NULL AS is_null"
+            self._null_filter = rows.program(programs, [[is_null]], ["is_null"])
 
     def results(self, rows: Sequence[JoinedRow]) -> list[Result | None]:
         """None: the output filter drops the row."""
@@ -70,6 +75,14 @@ class SimulatedOutput:
             else None
             for answer in answers
         ]
+
+    def has_null_filter(self, rows: Sequence[JoinedRow]) -> list[bool]:
+        """Whether the output filter is null on a row that it drops."""
+        if self._null_filter is None:
+            return [False] * len(rows)
+        pairs = [(_number(row.left), _number(row.right)) for row in rows]
+        answers = self._rows.run_pairs(self._null_filter, pairs, self._stores)
+        return [answer["is_null"] for answer in answers]
 
 
 def _key(plan: JoinPlan) -> str:

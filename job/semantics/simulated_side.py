@@ -55,6 +55,8 @@ class DecodedRow:
     explain."""
     nulls: frozenset[str] = frozenset()
     """Columns of the value that are null, if the reader explains."""
+    filter_is_null: bool = False
+    """Whether the filter of the side drops the record because it is null."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,7 @@ class SideReader:
             () if None in row_id else row_id,
             answer.get("message") or "",
             self._nulls(answer),
+            answer["filter_is_null"],
         )
 
     def _nulls(self, answer: Mapping[str, Any]) -> frozenset[str]:
@@ -256,6 +259,7 @@ def _facts(plan: JoinPlan, side: SidePlan) -> dict[str, str]:
         "event_time_us": f"unix_micros(`{side.event_time_column}`)",
         "late_time_us": late_time,
         "passes": "is_kept",
+        "filter_is_null": f"({record_checks.filter_is_null(side)})",
         "has_null_key": f"(reason IS NULL AND {record_checks.counted_null_key(side)})",
         **{name: f"(is_kept AND ({sql}))" for name, sql in conditions.items()},
         "key_text": f"CASE WHEN is_kept THEN {_key_text(values)} END",

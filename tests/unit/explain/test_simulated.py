@@ -197,6 +197,34 @@ STORIES = {
 }
 
 
+def test_filter_that_is_null_is_named() -> None:
+    made = plan(left__filter="v > 5", output__filter="left.s <> 'eve'")
+    rows = {
+        "left": [
+            row(1, 0, None),
+            row(2, 0, 20),
+            row(3, 0, 20),
+            row(4, 0, 20, s="eve"),
+            row(9, 500, 20),
+        ],
+        "right": [row(1, 5), row(2, 5), row(4, 5), row(9, 500)],
+    }
+    of = {side: list(records({0: lines, 1: [row(9, 500)]})) for side, lines in rows.items()}
+    batches = simulate(made, ROWS, of["left"], of["right"])
+    found = Simulation(made, {side: of[side] for side in SIDES}, batches)
+
+    stories = {key: explained(found, ROWS, key) for key in "1234"}
+
+    assert stories["1"][0].endswith(" was dropped, because left.filter (v > 5) is null.")
+    assert stories["1"][1].endswith(
+        "; left l/0/0 with this key was dropped, because left.filter (v > 5) is null."
+    )
+    null = "and output.filter (left.s <> 'eve') is null, so it dropped"
+    assert stories["2"][0].endswith(f" matched right r/0/1, {null} the result.")
+    assert stories["3"][0].endswith(f" expired without a match, {null} its result.")
+    assert stories["4"][0].endswith("output.filter (left.s <> 'eve') dropped the result.")
+
+
 # Its record key is 10, so it is found for this key.
 UNREADABLE = (
     "1 left record has a key that cannot be read, and may be of this key: the first is l/0/9 "
@@ -235,3 +263,18 @@ def test_key_with_too_many_parts_is_refused() -> None:
 
     with pytest.raises(SimulationError, match="the key has 2 parts"):
         explained(two_parts, ROWS, "1")
+
+
+def test_filter_that_can_fail_and_is_null_is_named() -> None:
+    made = plan(left__filter="10 / v > 1", output__filter="10 / left.v <> 1")
+    lines = {
+        "left": [row(1, 0, None), row(2, 0, 5), row(9, 500, 5)],
+        "right": [row(2, 5), row(9, 500)],
+    }
+    of = {side: list(records({0: of_side, 1: [row(9, 500)]})) for side, of_side in lines.items()}
+    batches = simulate(made, ROWS, of["left"], of["right"])
+    found = Simulation(made, {side: of[side] for side in SIDES}, batches)
+
+    [null] = explained(found, ROWS, "1")
+    assert null.endswith(" was dropped, because left.filter (10 / v > 1) is null.")
+    assert explained(found, ROWS, "2")[0].endswith("the result is in batch 0.")
