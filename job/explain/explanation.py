@@ -11,6 +11,7 @@ from job.explain.cause_types import Cause, Waiting
 from job.explain.causes import causes
 from job.explain.evaluation import Evaluated
 from job.explain.facts import Facts, KeyRecord, RowId, StoredRow
+from job.explain.read_sentences import read_sentences
 from job.explain.sentences import sentence
 from job.explain.topics import KeyTopics
 from job.instants import to_epoch_ms
@@ -65,7 +66,7 @@ def explained_key(running: RunningFacts) -> Explained:
     found = list(causes(facts))
     return Explained(
         list(_records(facts, found)),
-        [*_left_out(running.topics), *(f"{read}." for read in running.topics.read)],
+        [*_left_out(running.topics), *read_sentences(running.topics.read)],
         any(isinstance(cause, Waiting) for _, cause in found),
     )
 
@@ -189,7 +190,8 @@ def _records(facts: Facts, found: Sequence[tuple[KeyRecord, Cause]]) -> Iterator
     if not found:
         yield (
             "No record with this key is in what was read of the topics, and none is in state. To "
-            "read earlier records, set `since`."
+            "read earlier records, give an earlier time: `--since` of the command, `since` over "
+            "HTTP."
         )
     for record, cause in found:
         yield sentence(facts, record, cause)
@@ -199,12 +201,12 @@ def _left_out(topics: KeyTopics) -> Iterator[str]:
     for side, count in topics.left_out.items():
         if count:
             yield (
-                f"{count:,} older {side} records with this key are left out: increase `limit`, or "
-                "set `since`."
+                f"{count:,} older {side} records with this key are left out: increase `limit` of "
+                "the call over HTTP."
             )
     for side, count in topics.not_named.items():
         if count:
             yield (
                 f"{count:,} more {side} records, which only results or dead letters name, are left "
-                "out: increase `limit`."
+                "out: increase `limit` of the call over HTTP."
             )

@@ -24,7 +24,6 @@ from job.dead_letters.headers import DeadLetter, dead_letter
 from job.errors import CancelledError
 from job.explain.evaluation import place_of
 from job.explain.facts import Letter, OutputRead, Result, RowId
-from job.explain.sentences import time_text
 from job.formats.schemas import OF_A_REGISTRY
 from job.kafka.clients import (
     ANSWER_SECONDS,
@@ -82,16 +81,6 @@ class TopicRead:
     is_complete: bool = False
     problem: str | None = None
     """Why it cannot be read. None: no problem."""
-
-    def __str__(self) -> str:
-        if self.problem is not None:
-            return f"{self.topic} cannot be read: {self.problem}"
-        start = time_text(self.from_ms) if self.from_ms else "its first record"
-        begin = f"Read {self.topic} from {start}"
-        if self.is_complete:
-            return f"{begin} to its end"
-        end = "nothing" if self.until_ms is None else f"only to {time_text(self.until_ms)}"
-        return f"{begin}, {end}: the limit of 64 MiB or 10 s was reached"
 
 
 @dataclass

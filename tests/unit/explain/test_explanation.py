@@ -93,16 +93,41 @@ def test_key_without_records_says_so_and_how_far_the_topics_were_read() -> None:
     assert [
         (
             "No record with this key is in what was read of the topics, and none is in state. To "
-            "read earlier records, set `since`."
+            "read earlier records, give an earlier time: `--since` of the command, `since` over "
+            "HTTP."
         ),
-        "Read clicks from 2026-11-20T11:59:00.000Z to its end.",
+        (
+            "Read to their ends: clicks from 2026-11-20T11:59:00.000Z, by_event_time from its "
+            "first record."
+        ),
         (
             "Read impressions from 2026-11-20T11:59:00.000Z, only to 2026-11-20T11:59:30.000Z: the "
             "limit of 64 MiB or 10 s was reached."
         ),
         "attributed cannot be read: Topic authorization failed.",
-        "Read by_event_time from its first record to its end.",
     ] == explained(read=read)
+
+
+@pytest.mark.parametrize(
+    ("starts", "text"),
+    [
+        ({"a": 0}, "Read a from its first record to its end."),
+        ({"a": 0, "b": 0}, "Read a and b from their first records to their ends."),
+        (
+            {"a": NOW_MS, "b": NOW_MS, "c": NOW_MS},
+            "Read a, b and c from 2026-11-20T12:00:00.000Z to their ends.",
+        ),
+        (
+            {"a": NOW_MS, "b": 0, "c": NOW_MS},
+            "Read to their ends: a and c from 2026-11-20T12:00:00.000Z, b from its first record.",
+        ),
+    ],
+)
+def test_topics_that_were_read_to_their_ends_have_one_line(
+    starts: dict[str, int], text: str
+) -> None:
+    read = [TopicRead(topic, start, is_complete=True) for topic, start in starts.items()]
+    assert [text] == explained(RECORD, read=read)[1:]
 
 
 def test_record_after_the_offsets_of_the_state_is_unread() -> None:
@@ -195,7 +220,8 @@ def test_result_names_a_record_that_was_not_read() -> None:
 
 def test_older_records_that_are_left_out_are_counted() -> None:
     assert (
-        "1,200 older left records with this key are left out: increase `limit`, or set `since`."
+        "1,200 older left records with this key are left out: increase `limit` of the call over "
+        "HTTP."
     ) in explained(RECORD, left_out={"left": 1_200, "right": 0})
 
 
@@ -216,7 +242,7 @@ def test_rows_that_only_results_name_are_limited_and_the_rest_is_counted() -> No
     assert [("right", matches[3]), ("right", matches[4])] == found.named
     assert (
         "3 more right records, which only results or dead letters name, are left out: increase "
-        "`limit`."
+        "`limit` of the call over HTTP."
     ) in explained(RECORD, not_named=found.not_named)
 
 

@@ -130,7 +130,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "semantics": (),
     "explain": (
         *("facts", "cause_types", "causes", "sentences", "evaluation", "simulated", "topics"),
-        "explanation",
+        *("read_sentences", "explanation"),
     ),
     "proposal": (
         *("prompts", "sample", "columns", "record_keys", "envelopes", "csv_values", "values"),
