@@ -78,7 +78,7 @@ def change(
         if await_repetition(old_query, settings, progress):
             planner.check_change(old_query, new_query, settings.state_partitions)
         with leased(new_checkpoint):
-            with _stopping_job(old_query, settings), leased(old_checkpoint):
+            with _stopping_job(old_query, settings, by), leased(old_checkpoint):
                 made = hand_over(old_query, new_query, settings.state_partitions)
             _record(old_query, new_query, "change", by)
     return made
@@ -100,7 +100,7 @@ def undo(old: JoinPlan, new: JoinPlan, settings: JobSettings, by: str = _BY) -> 
     delivered results."""
     with _queries(old, new, settings) as (old_query, new_query):
         check_undo(old_query.checkpoint, new_query.checkpoint)
-        with _stopping_job(new_query, settings), leased(new_query.checkpoint):
+        with _stopping_job(new_query, settings, by), leased(new_query.checkpoint):
             hand_back(old_query, new_query)
         _record(new_query, old_query, "undo", by)
 
@@ -127,7 +127,7 @@ def _queries(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> Iterator[tu
 
 
 @contextmanager
-def _stopping_job(query: Query, settings: JobSettings) -> Iterator[None]:
+def _stopping_job(query: Query, settings: JobSettings, by: str) -> Iterator[None]:
     """Stops the query of the job on the control socket, if the job has the name of `query`. If this
     or the block fails, a query that ran before continues.
 
@@ -138,7 +138,7 @@ def _stopping_job(query: Query, settings: JobSettings) -> Iterator[None]:
     job = read_job(plan, settings)
     if job is not None and job.state is not QueryState.STOPPED:
         check_same_query(job, checkpoint)
-    by, query_id = _BY, checkpoint.query_id
+    query_id = checkpoint.query_id
     try:
         _stop_job(job, plan, settings, Stop(by=by, query_id=query_id, completes_interval=True))
         yield

@@ -18,6 +18,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.documents import read_document, write_document
@@ -25,6 +26,7 @@ from job.checkpoint.successor import Changed, read_replay
 from job.document import Document
 from job.errors import CheckpointError, ConflictError, StreamjoinError
 from job.event_time.partitions import Offsets
+from job.instants import utc_text
 from job.protocol.reports import ChangeRequestReport
 from job.replay.cut import Cut, PlannedBatch
 from job.replay.replay import Replay, ReplayPhase, late_rows
@@ -192,10 +194,26 @@ def read_request(checkpoint: Checkpoint) -> ChangeRequestReport | None:
     return ChangeRequestReport(**document.model_dump(exclude={"format"}))
 
 
+def undone_at(checkpoint: Checkpoint) -> datetime | None:
+    """Time of the undo after which the query has continued. None: it is not known, or the last
+    change is no undo."""
+    try:
+        last = read_request(checkpoint)
+    except CheckpointError:  # It is damaged, and only a message needs it.
+        return None
+    return None if last is None or last.checkpoint is not None else last.made_at
+
+
 def read_predecessor(checkpoint: Checkpoint) -> Checkpoint:
     """The checkpoint that this one continues. Raises ConflictError if there is none."""
     replay = read_replay(checkpoint)
     if replay is None or replay.is_shadow:
+        if (at := undone_at(checkpoint)) is not None:
+            raise ConflictError(
+                f"the change of the query of {checkpoint.folder.root} was already undone at "
+                f"{utc_text(at)}, and this query has continued",
+                allowed=[],
+            )
         raise ConflictError(
             f"the query of {checkpoint.folder.root} replaces no other query, so there is no change "
             "to undo",

@@ -11,6 +11,7 @@ from job.checkpoint.successor import has_delivered, read_replay, read_successor
 from job.delivery.commit_protocol import NO_BATCH, DeliveredAfterCutError
 from job.delivery.exactly_once import delivery_target, take_name_over
 from job.errors import CheckpointError, ConflictError, StreamjoinError
+from job.instants import utc_text
 from job.protocol.status import QueryState
 from job.spec.output import Delivery
 
@@ -19,6 +20,8 @@ def check_undo(old: Checkpoint, new: Checkpoint) -> None:
     """Raises ConflictError if the new query may have delivered results, or does not continue the
     old one."""
     if read_successor(old) != new.folder.root:
+        if read_successor(old) is None and _was_to_continue(new, old):
+            raise ConflictError(_already_undone(old, new), allowed=[])
         raise ConflictError(
             f"{new.folder.root} does not continue {old.folder.root}, so there is no change to "
             "undo: check the checkpoints of both specs",
@@ -34,6 +37,24 @@ def check_undo(old: Checkpoint, new: Checkpoint) -> None:
         )
     if has_delivered(new):
         raise _undo_is_too_late(new)
+
+
+def _was_to_continue(new: Checkpoint, old: Checkpoint) -> bool:
+    replay = read_replay(new)
+    return replay is not None and not replay.is_shadow and replay.old_checkpoint == old.folder.root
+
+
+def _already_undone(old: Checkpoint, new: Checkpoint) -> str:
+    at = files.undone_at(old)
+    undone = (
+        "is not complete, or was already undone"
+        if at is None
+        else f"was already undone at {utc_text(at)}"
+    )
+    return (
+        f"the change from {old.folder.root} to {new.folder.root} {undone}: start the old query "
+        "with `streamjoin run OLD_SPEC`, if it does not run"
+    )
 
 
 def _undo_is_too_late(new: Checkpoint) -> ConflictError:

@@ -41,7 +41,7 @@ class World:
         for module in (files, successor):
             monkeypatch.setattr(module, "Checkpoint", lambda _, root: self.checkpoint(root))
         monkeypatch.setattr(cli, "_queries", self._queries)
-        self.stopped = 0
+        self.stopped_by: list[str] = []
         for module in (cli, undo):
             monkeypatch.setattr(module, "leased", lambda _: nullcontext())
         monkeypatch.setattr(cli, "_stop_job", self._stop_job)
@@ -87,8 +87,8 @@ class World:
     def new(self, plan: JoinPlan = NEW) -> Query:
         return Query(plan, self.checkpoint("file:/new"))
 
-    def _stop_job(self, *_: object) -> None:
-        self.stopped += 1
+    def _stop_job(self, *arguments: Any) -> None:
+        self.stopped_by.append(arguments[-1].by)
 
     def _planned(self, *_: object, **__: object) -> ChangePlan:
         """Each plan chooses another id of the new query."""
@@ -199,7 +199,7 @@ def test_change_hands_over_once(world: World) -> None:
     world.checkpoint("file:/old").replace_queries(["4710"])
     assert world.change() is world.planned
     assert world.change() is None
-    assert 1 == world.stopped  # the repetition does not stop the new query
+    assert 1 == len(world.stopped_by)  # the repetition does not stop the new query
 
     new = world.checkpoint("file:/new")
     assert ["file:/new"] == world.startable()
@@ -277,7 +277,7 @@ def test_new_checkpoint_with_a_query_is_refused(world: World) -> None:
 
     with pytest.raises(CheckpointError, match="contains a query"):
         world.change()
-    assert 0 == world.stopped
+    assert [] == world.stopped_by
     assert ["file:/old"] == world.startable()
 
 

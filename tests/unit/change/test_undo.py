@@ -11,6 +11,7 @@ from job.change import cli, files, undo
 from job.checkpoint import successor
 from job.errors import ConflictError
 from job.event_time.interval import Interval
+from job.instants import utc_text
 from job.protocol.reports import ChangeRequestReport
 from job.settings import JobSettings
 from tests.unit.change.test_files import NEW, OLD, OLD_SPEC, SLOTS, World
@@ -189,6 +190,34 @@ def test_undo_is_refused_once_the_new_query_has_begun_to_deliver(world: World) -
     world.log("file:/new", 2, (20, 6), 61_000)
     with pytest.raises(ConflictError, match="has begun to deliver"):
         world.undo()
+
+
+def test_second_undo_is_refused_with_the_time_of_the_first(world: World) -> None:
+    world.change()
+    cli.undo(OLD, NEW, JobSettings())
+    report = files.read_request(world.checkpoint("file:/old"))
+    assert report is not None
+    assert report.made_at is not None
+    at = utc_text(report.made_at)
+
+    with pytest.raises(ConflictError, match=f"to file:/new was already undone at {at}"):
+        cli.undo(OLD, NEW, JobSettings())
+    with pytest.raises(ConflictError, match=f"was already undone at {at}"):
+        files.read_predecessor(world.checkpoint("file:/old"))
+
+
+def test_second_undo_without_a_report_of_the_first_is_refused(world: World) -> None:
+    world.change()
+    undo.hand_back(world.old(), world.new())
+
+    with pytest.raises(ConflictError, match="is not complete, or was already undone"):
+        world.undo()
+
+
+def test_stop_of_an_undo_has_the_user(world: World) -> None:
+    cli.change(OLD, NEW, JobSettings(), by="user:ada")
+    cli.undo(OLD, NEW, JobSettings(), by="user:bob")
+    assert ["user:ada", "user:bob"] == world.stopped_by
 
 
 def test_undo_is_refused_once_an_interval_has_begun(world: World) -> None:
