@@ -188,7 +188,7 @@ class QueryView(View):
     """One sentence: how many results were written, or why few or none were."""
     allowed_commands: list[str]
     """Commands that the state of the query allows and that this client may send. A command without
-    effect is allowed."""
+    effect is allowed, except for `undo` and `cancel` without a change."""
     phase: Phase | None
     """catch_up: the query runs in micro-batches. real_time: in intervals of Spark's real-time mode.
     Null if the engine is micro_batch, or if the query is not running."""

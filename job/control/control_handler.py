@@ -19,7 +19,7 @@ from job.control.diagnosis import diagnosis
 from job.control.explain_key import explain_key
 from job.control.lookup_queue import LookupQueue
 from job.control.query_runner import QueryRunner
-from job.control.transitions import ALLOWED
+from job.control.transitions import possible_commands
 from job.errors import (
     CheckpointError,
     ConflictError,
@@ -115,7 +115,7 @@ class ControlHandler:
                 "state_count": self._state_count,
                 "event_times": self._stats.event_times,
                 "latency": None if self._plan.real_time else self._stats.latency,
-                "allowed_commands": list(ALLOWED[status.state]),
+                "allowed_commands": possible_commands(status),
             }
         )
         sentence = diagnosis(self._plan, status, self._continued_in(status.state))

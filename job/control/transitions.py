@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from job.change.request import CHANGES
 from job.errors import ConflictError
 from job.protocol.calls import Verb
-from job.protocol.status import QueryState
+from job.protocol.status import JobStatus, QueryState
 
 # A verb without effect is allowed: commands may be repeated.
 ALLOWED: Mapping[QueryState, tuple[Verb, ...]] = {
@@ -29,6 +29,19 @@ DESIRED: Mapping[Verb, QueryState] = {
 IN_A_CHANGE: frozenset[Verb] = CHANGES | {"cancel"}
 # A change of offsets is a reset with other start positions.
 _NAMES: Mapping[Verb, str] = {"reset": "reset, or to change offsets,"}
+
+
+def possible_commands(status: JobStatus) -> list[Verb]:
+    """The commands that the state allows; undo and cancel only if there may be a change for
+    them."""
+    last = status.last_change
+    is_pending = last is not None and last.made_at is None and last.failed_at is None
+    impossible: set[Verb] = set()
+    if status.run_id is not None and status.change is None:
+        impossible.add("undo")
+    if last is None or not is_pending or last.checkpoint is None:
+        impossible.add("cancel")
+    return [verb for verb in ALLOWED[status.state] if verb not in impossible]
 
 
 def check_state_allows(verb: Verb, state: QueryState) -> None:

@@ -5,12 +5,14 @@ import json
 import threading
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import httpx
 import pytest
 
 from job.control.control_handler import COUNT_LATEST_SECONDS
 from job.control.lookup_queue import PAUSE_SECONDS_MAX, WAITING_MAX
+from job.control.transitions import possible_commands
 from job.errors import (
     BusyError,
     CancelledError,
@@ -23,13 +25,16 @@ from job.errors import (
 )
 from job.protocol import calls
 from job.protocol.control import control_socket
+from job.protocol.reports import ChangeRequestReport
 from job.protocol.status import QueryState
 from tests.polling import wait_until
 from tests.unit.control.lookups import LOOKUP_SECONDS, LOOKUPS, PATIENCE_SECONDS, Clock, Harness
 from tests.unit.protocol.test_progress import RECORDED
-from tests.unit.service.builders import batch, side
+from tests.unit.service.builders import NOW, batch, side, status_after
 from tests.unit.service.calls import settings, with_client
 from tests.unit.specs import plan
+
+CHANGE = ChangeRequestReport(requested_by="ada", requested_at=NOW, checkpoint="/checkpoints/new")
 
 
 @pytest.fixture
@@ -66,6 +71,27 @@ def test_status_has_the_allowed_commands_and_the_latency_of_batches(
 
     assert ["pause", "resume", "stop", "restart"] == status.allowed_commands[:4]
     assert has_latency == (status.latency is not None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "possible"),
+    [
+        ({"change": None}, set()),
+        ({}, {"undo"}),
+        ({"run_id": None, "change": None}, {"undo"}),  # It is not known yet.
+        ({"change": None, "last_change": CHANGE}, {"cancel"}),
+        ({"change": None, "last_change": CHANGE.model_copy(update={"failed_at": NOW})}, set()),
+        ({"change": None, "last_change": CHANGE.model_copy(update={"checkpoint": None})}, set()),
+    ],
+)
+def test_undo_and_cancel_are_possible_only_if_there_is_a_change(
+    fields: dict[str, Any], possible: set[str]
+) -> None:
+    known = {"last_change": None, "run_id": "run-2", **fields}
+    commands = possible_commands(status_after(batch(), **known))
+
+    assert ["pause", "resume", "stop", "restart", "change"] == commands[:5]
+    assert possible == set(commands[5:])
 
 
 def test_stopped_query_that_another_one_continues_names_its_checkpoint(tmp_path: Path) -> None:
