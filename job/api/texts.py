@@ -1,16 +1,18 @@
 """The state of a running job as lines of text. Pure."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from job.api.offsets import OffsetsView
 from job.api.query import BatchView, QueryView, SideView
 from job.protocol.reports import CommandReport
-from job.protocol.status import QueryState
+from job.protocol.status import Failure, QueryState
 from job.spec.durations import rounded_text
 from job.spec.sides import SIDES
 
 UNKNOWN = "-"
+_SENTENCE_END = re.compile(r"\n|(?<=\.) (?=[A-Z])")
 _WHOLE_BATCH = "trigger_execution"
 _PHASES_MAX = 4
 """Phases of a batch in a line: the others take a few milliseconds."""
@@ -62,12 +64,22 @@ def event_lines(query: QueryView) -> Iterator[str]:
     """The last failure and the last command."""
     failure = query.last_failure
     if failure is not None:
-        over = ""
-        if query.state is QueryState.RUNNING and failure.at < query.state_since:
-            over = f", over since {clock(query.state_since)}"
-        yield f"last failure at {clock(failure.at)}{over}: {failure.message}"
+        over_at, at = _over_at(failure, query), clock(failure.at)
+        if over_at is None:
+            yield f"last failure at {at}: {failure.message}"
+        else:
+            first = _SENTENCE_END.split(failure.message, maxsplit=1)[0].rstrip(".")
+            yield f"last failure at {at}, over since {clock(over_at)}: {failure.code}, {first}."
     if query.commands:
         yield _command(query.commands[-1])
+
+
+def _over_at(failure: Failure, query: QueryView) -> datetime | None:
+    """Time from which the failure has no effect. None: it may still have one."""
+    if query.state is QueryState.RUNNING and failure.at < query.state_since:
+        return query.state_since
+    reset_at = None if query.last_reset is None else query.last_reset.completed_at
+    return reset_at if reset_at is not None and failure.at < reset_at else None
 
 
 def _command(command: CommandReport) -> str:

@@ -17,8 +17,9 @@ from job.__main__ import app
 from job.api import screen
 from job.protocol.calls import Command, Explain, State
 from job.protocol.control import control_socket
-from job.protocol.reports import CommandReport
-from job.protocol.status import JobStatus, QueryState
+from job.protocol.reports import CommandReport, ResetReport
+from job.protocol.status import Failure, JobStatus, QueryState
+from job.spec.start_positions import StartPositions
 from tests.unit.service.answers import all_answers
 from tests.unit.service.browser import serving_page
 from tests.unit.service.builders import (
@@ -109,6 +110,48 @@ def test_status_of_a_failed_query_has_the_reason_and_exit_code_1(spec: Path, job
     assert "no broker answers at localhost:9092" in shown.stdout
     command_line = "last command: restart by ada@10.0.0.1 at 2026-11-20 12:00:00Z: new topic"
     assert command_line in shown.stdout
+
+
+LOST = Failure(
+    code="checkpoint",
+    message="records of topic e.g. clicks were deleted: the job had not read them. To skip them, "
+    "run `streamjoin checkpoint skip-gap`.\nThe log has more",
+    retryable=False,
+    at=NOW - timedelta(hours=1),
+)
+RESET = ResetReport(
+    requested_by="ada",
+    requested_at=NOW,
+    starts=StartPositions(left="latest", right="latest"),
+    completed_at=NOW,
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "reset"), [(QueryState.RUNNING, None), (QueryState.STOPPED, RESET)]
+)
+def test_failure_that_is_over_has_one_line_without_its_remedy(
+    spec: Path, job: SmallJob, state: QueryState, reset: ResetReport | None
+) -> None:
+    job.current = status(state, last_failure=LOST, last_reset=reset)
+
+    shown = streamjoin("status", spec).stdout
+
+    assert (
+        "last failure at 2026-11-20 11:00:00Z, over since 2026-11-20 12:00:00Z: checkpoint, "
+        "records of topic e.g. clicks were deleted: the job had not read them.\n"
+    ) in shown
+    assert "skip-gap" not in shown
+    answered = json.loads(streamjoin("status", spec, "--json").stdout)
+    assert answered["last_failure"]["message"] == LOST.message
+
+
+def test_failure_of_a_stopped_query_has_its_remedy(spec: Path, job: SmallJob) -> None:
+    job.current = status(QueryState.STOPPED, last_failure=LOST)
+
+    assert f"last failure at 2026-11-20 11:00:00Z: {LOST.message}" in (
+        streamjoin("status", spec).stdout
+    )
 
 
 def watch(
