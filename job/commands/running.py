@@ -127,18 +127,24 @@ def _query_command(verb: "QueryVerb") -> Callable[..., None]:
                 after = _await_effect(verb, client.query, before, wait)
         lines = [accepted.spec_file] if isinstance(accepted, RestartView) else []
         lines.append(f"{after.name} is {after.state}")
-        if after.state is QueryState.RUNNING and _waits_for_first_batch(before, after):
-            lines.append("its first batch has not ended yet: look again with `streamjoin status`")
+        if after.state is QueryState.RUNNING and _waits_for_progress(before, after):
+            lines.append("it has made no progress yet: look again with `streamjoin status`")
         print_facts(after, lines, as_json=as_json)
 
     return command
 
 
-def _waits_for_first_batch(before: "QueryView", now: "QueryView") -> bool:
-    """Whether the query was started since `before`, and has made no progress."""
+def _waits_for_progress(before: "QueryView", now: "QueryView") -> bool:
+    """Whether the query was started or resumed since `before`, and has made no progress since."""
     progress_at = now.last_progress_at
     has_progress = progress_at is not None and progress_at >= now.state_since
-    return now.run_id != before.run_id and not has_progress
+    return _has_begun(before, now) and not has_progress
+
+
+def _has_begun(before: "QueryView", now: "QueryView") -> bool:
+    """Whether the query entered its state after `before`. The end of a pause continues the same
+    run, and so does not change `run_id`."""
+    return now.run_id != before.run_id or now.state_since != before.state_since
 
 
 def check_reason(reason: str | None) -> None:
@@ -176,8 +182,8 @@ def _await_effect(
     """The state once the command has taken effect. Raises QueryError if the query fails instead,
     JobUnavailableError after `seconds`.
 
-    A start has taken effect once the query has made progress: a query that fails in its first batch
-    is RUNNING before.
+    A start, or the end of a pause, has taken effect once the query has made progress: a query that
+    fails in its next batch is RUNNING before.
     """
 
     def has_taken_effect() -> "QueryView | None":
@@ -195,7 +201,7 @@ def _await_effect(
             return None
         if verb == "restart" and now.run_id == before.run_id:
             return None
-        return None if _waits_for_first_batch(before, now) else now
+        return None if _waits_for_progress(before, now) else now
 
     after = wait_until(has_taken_effect, seconds, POLL_SECONDS)
     if after is not None:
@@ -207,8 +213,8 @@ def _await_effect(
             f"{verb} was accepted, and the job has ended since: its log contains the reason, and "
             "`streamjoin run` starts it again"
         ) from error
-    if now.state is _STATES[verb] and now.run_id != before.run_id:
-        return now  # and the caller reports that the first batch has not ended
+    if now.state is _STATES[verb] and _has_begun(before, now):
+        return now  # and the caller reports that there is no progress
     failure = "" if now.last_failure is None else f". Its last failure: {now.last_failure.message}"
     raise JobUnavailableError(
         f"{verb} was accepted, and the query is still {now.state} after {seconds:g} s: look again "

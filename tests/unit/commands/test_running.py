@@ -251,27 +251,37 @@ def test_query_that_fails_after_the_command_exits_1_with_its_reason(
     assert "the query has failed: no broker answers at localhost:9092" in failed.stderr
 
 
-def start_without_progress(job: SmallJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command starts a run that is RUNNING, and whose first batch has not ended."""
+def start_without_progress(job: SmallJob, monkeypatch: pytest.MonkeyPatch, run: str) -> None:
+    """A command leads to RUNNING in this run, and no batch has ended since."""
     since = NOW + timedelta(seconds=1)
-    run = {"state": QueryState.RUNNING, "run_id": "run-3", "state_since": since}
+    running = {"state": QueryState.RUNNING, "run_id": run, "state_since": since}
 
     def start(_: Command) -> None:
-        job.current = job.current.model_copy(update=run)
+        job.current = job.current.model_copy(update=running)
 
     monkeypatch.setattr(job, "command", start)
 
 
-@pytest.mark.parametrize("verb", ["resume", "restart"])
-def test_start_that_fails_in_its_first_batch_exits_1_with_its_reason(
-    verb: str, spec: Path, job: SmallJob, monkeypatch: pytest.MonkeyPatch
+def pause(job: SmallJob) -> None:
+    """The query has made progress in its run, and is paused."""
+    progress = {"last_progress_at": NOW, "state": QueryState.PAUSED}
+    job.current = job.current.model_copy(update=progress)
+
+
+@pytest.mark.parametrize(
+    ("verb", "run"), [("resume", "run-3"), ("restart", "run-3"), ("resume", "run-2")]
+)
+def test_start_that_fails_in_its_next_batch_exits_1_with_its_reason(
+    verb: str, run: str, spec: Path, job: SmallJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start_without_progress(job, monkeypatch)
+    """A pause of the same run too: the progress before the pause is not that of the resume."""
+    pause(job)
+    start_without_progress(job, monkeypatch, run)
     reads = iter(range(10))
     answer = job.status
 
     def fail_at_the_third_read_of_the_run() -> JobStatus:
-        if job.current.run_id == "run-3" and next(reads) == 3:
+        if job.current.state is QueryState.RUNNING and next(reads) == 3:
             job.current = status(QueryState.FAILED, last_failure=NO_BROKER)
         return answer()
 
@@ -282,18 +292,20 @@ def test_start_that_fails_in_its_first_batch_exits_1_with_its_reason(
     assert "the query has failed: no broker answers at localhost:9092" in failed.stderr
 
 
+@pytest.mark.parametrize("run", ["run-2", "run-3"])
 def test_start_takes_effect_with_its_first_progress(
-    spec: Path, job: SmallJob, monkeypatch: pytest.MonkeyPatch
+    run: str, spec: Path, job: SmallJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start_without_progress(job, monkeypatch)
+    pause(job)
+    start_without_progress(job, monkeypatch, run)
     long_batch = streamjoin("resume", spec, "--wait", "0.1")
 
     assert 0 == long_batch.exit_code, long_batch.stderr
     first, second = long_batch.stdout.splitlines()
     assert "ad_attribution is RUNNING" == first
-    assert "its first batch has not ended yet: look again with `streamjoin status`" == second
+    assert "it has made no progress yet: look again with `streamjoin status`" == second
 
-    progress = {"run_id": "run-2", "last_progress_at": NOW + timedelta(seconds=2)}
+    progress = {"last_progress_at": NOW + timedelta(seconds=2)}
     job.current = job.current.model_copy(update=progress)
     assert "ad_attribution is RUNNING\n" == streamjoin("resume", spec).stdout
 
