@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from job.commands.output import print_facts, warn_on_stderr
+from job.commands.running import job_to_end
 from job.commands.spec_file import create_plans, report_errors
 from job.commands.user import user_name
 from job.errors import RequestError
@@ -63,7 +64,8 @@ def change(
 
         if undo:
             cli.undo(old, new, settings, by)
-            typer.echo("undone: end the new job, if its process still runs")
+            typer.echo("undone: the new query does not run any more")
+            typer.echo(job_to_end(settings.socket, old.name))
             typer.echo(f"start the old query with `streamjoin run {old_spec}`")
             return
         if only_plan:
@@ -79,7 +81,7 @@ def change(
     for line in _lines(None if made is None else made.replay):
         typer.echo(line)
     if not shadow:
-        typer.echo("end the old job, if its process still runs")
+        typer.echo(job_to_end(settings.socket, old.name))
     typer.echo(f"start the new query with `streamjoin run {new_spec}`")
     if shadow:
         # Results of records before the cut are only in the output of the old query.

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from job.commands.output import AsJson, print_facts, warn_on_stderr
+from job.commands.running import job_to_end
 from job.commands.spec_file import SpecFile, create_plan, read_spec, report_errors
 from job.commands.user import user_name
 from job.errors import RequestError
@@ -130,6 +131,6 @@ def repartition_checkpoint(spec: SpecFile, target: Location) -> None:
         else f"{changed.replay.state_partitions} state partitions in {target}"
     )
     typer.echo(
-        f"end the old job, if its process still runs; set `checkpoint` in {spec} to this folder, "
-        "then start with `streamjoin run`"
+        f"{job_to_end(settings.socket, plan.name)}; set `checkpoint` in {spec} to this "
+        "folder, then start with `streamjoin run`"
     )

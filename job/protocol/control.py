@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from job.errors import BusyError, ConflictError, ExpiredError, SetupError, StreamjoinError
 from job.protocol.calls import Command, Read, Request
+from job.protocol.job_process import how_to_end, peer_pid
 from job.protocol.status import JobStatus
 
 # A spec of 64 kB in which every byte is escaped.
@@ -219,6 +220,7 @@ def _remove_stale_socket(path: Path) -> None:
             path.unlink(missing_ok=True)
         else:
             raise SetupError(
-                f"another job serves on STREAMJOIN_SOCKET {path}: stop it, or set "
-                "STREAMJOIN_SOCKET to another path"
+                f"another job serves on STREAMJOIN_SOCKET {path}: "
+                f"{how_to_end(peer_pid(probe))}, or set STREAMJOIN_SOCKET to another path. "
+                "`streamjoin stop` stops only its query"
             )

@@ -1,6 +1,7 @@
 """`status`, `lag` and the commands on the real protocol of a small job: socket and service."""
 
 import json
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from job.__main__ import app
 from job.api import screen
+from job.commands.running import job_to_end
 from job.protocol.calls import Command, Explain, State
 from job.protocol.control import control_socket
 from job.protocol.reports import CommandReport, ResetReport
@@ -308,6 +310,20 @@ def test_start_takes_effect_with_its_first_progress(
     progress = {"last_progress_at": NOW + timedelta(seconds=2)}
     job.current = job.current.model_copy(update=progress)
     assert "ad_attribution is RUNNING\n" == streamjoin("resume", spec).stdout
+
+
+@pytest.mark.usefixtures("job")
+def test_job_whose_query_a_change_has_stopped_is_named_by_its_pid(tmp_path: Path) -> None:
+    socket, pid = tmp_path / "job.sock", os.getpid()
+
+    assert (
+        f"its job still runs, without a query: end process {pid} (Ctrl-C in its terminal, or "
+        f"`kill {pid}`)"
+    ) == job_to_end(socket, "ad_attribution")
+    for path, name in ((socket, "another_join"), (tmp_path / "x.sock", "ad_attribution")):
+        assert f"end its job if it runs elsewhere: no job of {name} answers on {path}" == (
+            job_to_end(path, name)
+        )
 
 
 def test_refused_command_exits_1_with_the_reason(spec: Path, job: SmallJob) -> None:

@@ -1,6 +1,7 @@
 """The protocol between job and service: requests, responses, errors, the socket."""
 
 import json
+import os
 import socket
 from pathlib import Path
 from threading import Event
@@ -191,6 +192,16 @@ def test_socket_of_a_killed_job_is_replaced(tmp_path: Path, job: SmallJob) -> No
 
     with control_socket(path, job), socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(path))
+
+
+def test_second_job_names_the_process_of_the_first(tmp_path: Path, job: SmallJob) -> None:
+    path = tmp_path / "job.sock"
+    message = rf"another job serves on STREAMJOIN_SOCKET {path}: end process {os.getpid()} \(Ctrl-C"
+
+    with control_socket(path, job):
+        with pytest.raises(SetupError, match=message), control_socket(path, job):
+            pass
+        assert path.exists()
 
 
 def test_folder_that_cannot_be_created_is_named(tmp_path: Path, job: SmallJob) -> None:
