@@ -129,7 +129,7 @@ def _slots(plan: JoinPlan) -> Iterator[Finding]:
             "task slots",
             f"an interval needs {plan.interval_tasks} at the same time: {left} for the left "
             f"topic, {right} for the right one, {state} for the state. With a local master the "
-            "job provides them; a cluster needs as many cores",
+            "job provides them; a cluster needs as many cores, and one more for lookups",
         )
 
 

@@ -11,6 +11,8 @@ from datetime import timedelta
 from job.plan import tuning
 from job.plan.plan import JoinPlan
 from job.plan.side_plan import Deduplication, SidePlan
+from job.spec.engine import Engine
+from job.spec.join_conditions import JoinOperator
 from job.spec.sides import SIDES, Side
 from job.sql.types import BIGINT, BINARY, STRING, TIMESTAMP, SqlType
 
@@ -28,6 +30,15 @@ _REST_BYTES = 3 * 2**29
 # Size of all snapshots and the changes between them, as a multiple of the newest snapshot. Not
 # fitted; deploy/k8s/volume.yaml uses the same factor.
 STATE_COPIES = 2
+
+# Measured in docs/benchmarks/results.md, not fitted. In an interval a row costs more than in a
+# backlog, to which the model is fitted.
+REAL_TIME_RATE = 1_000
+"""Records per second and side."""
+REAL_TIME_CORES = 0.77
+"""Cores used by a job of the real-time engine at this rate."""
+OPERATOR_SHARE = 0.5
+"""CPU time per row in a backlog of the operator streamjoin, as a share of that of Spark's."""
 
 # Assumed average sizes of types without a fixed size.
 TEXT_BYTES = 16
@@ -139,6 +150,8 @@ class Load:
     cores: float
     """Cores that are busy with the rows."""
     memory_bytes: float
+    engine: Engine
+    operator: JoinOperator
 
     @property
     def rate(self) -> float:
@@ -182,6 +195,8 @@ def expected_load(plan: JoinPlan, model: Model = MODEL) -> Load | None:
         cores=(left.rate + right.rate) / model.rows_per_cpu_second,
         memory_bytes=model.memory_bytes
         + min(STATE_MEMORY_BYTES, state_bytes or STATE_MEMORY_BYTES),
+        engine=plan.engine,
+        operator=plan.operator,
     )
 
 

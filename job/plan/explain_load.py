@@ -8,6 +8,9 @@ from job.plan import tuning
 from job.plan.capacity import (
     MODEL,
     NESTED_BYTES,
+    OPERATOR_SHARE,
+    REAL_TIME_CORES,
+    REAL_TIME_RATE,
     STATE_COPIES,
     STATE_MEMORY_BYTES,
     TEXT_BYTES,
@@ -16,16 +19,23 @@ from job.plan.capacity import (
     SideLoad,
 )
 from job.spec.durations import duration_text
+from job.spec.engine import Engine
+from job.spec.join_conditions import JoinOperator
 from job.spec.sides import SIDES
 
 _LINE = 80
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 _A_UNIT = 1024
 
+_MEASURED_OPERATOR = JoinOperator.SPARK
 _ACCURACY = (
-    f"a model fitted to the benchmark on {MODEL.measured_on}: cores are within a factor of "
-    f"{MODEL.cpu_spread:g} either way, memory within {MODEL.memory_spread:g}, bytes within "
-    f"{MODEL.bytes_spread:g}"
+    f"a model fitted to the benchmark of the operator {_MEASURED_OPERATOR.value} on "
+    f"{MODEL.measured_on}: cores are within a factor of {MODEL.cpu_spread:g} either way, memory "
+    f"within {MODEL.memory_spread:g}, bytes within {MODEL.bytes_spread:g}"
+)
+_OTHER_OPERATOR = (
+    f"; in a backlog the operator {JoinOperator.STREAMJOIN.value} needs about {OPERATOR_SHARE:g} "
+    "times these cores"
 )
 _ASSUMED = (
     f"{TEXT_BYTES} bytes per STRING or BINARY, {NESTED_BYTES} per ARRAY, MAP or STRUCT; a row "
@@ -47,13 +57,13 @@ def _load(load: Load, resources: AvailableResources | None) -> Iterator[tuple[st
     yield "state", _state(load)
     yield "checkpoint", f"{size(load.change_bytes_per_second)}/s of changes are written to it"
     yield "memory", f"{size(_memory(load, resources))} resident{_limit(resources)}"
-    yield (
-        "cores",
-        f"{_significant(load.cores)}{_available(resources)} are busy with the rows{_small(load)}",
-    )
+    yield "cores", f"{_significant(load.cores)}{_available(resources)} {_busy(load)}"
     for warning in warnings(load, resources):
         yield "WARNING", warning
-    yield "accuracy", _ACCURACY
+    yield (
+        "accuracy",
+        _ACCURACY if load.operator is _MEASURED_OPERATOR else _ACCURACY + _OTHER_OPERATOR,
+    )
     yield "assumed", f"{_ASSUMED}{_UNMEASURED_IDS if load.ids else ''}"
 
 
@@ -76,6 +86,7 @@ def load_as_json(load: Load, resources: AvailableResources | None) -> dict[str, 
             "bytes": MODEL.bytes_spread,
         },
         "measured_on": MODEL.measured_on,
+        "measured_operator": _MEASURED_OPERATOR.value,
     }
 
 
@@ -101,6 +112,15 @@ def warnings(load: Load, resources: AvailableResources | None) -> Iterator[str]:
             f"the checkpoint takes about {size(_on_disk(load.state_bytes))}, and its disk has "
             f"{size(free)} free"
         )
+
+
+def _busy(load: Load) -> str:
+    if load.engine is Engine.MICRO_BATCH:
+        return f"are busy with the rows{_small(load)}"
+    return (
+        "are busy with the rows of a backlog, in micro-batches. In real time a row needs more: "
+        f"{REAL_TIME_CORES:g} cores were used at {REAL_TIME_RATE:,} records/s a side"
+    )
 
 
 def _small(load: Load) -> str:

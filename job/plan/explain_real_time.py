@@ -40,12 +40,10 @@ def engine_lines(plan: JoinPlan, real_time: RealTimePlan) -> Iterator[Line]:
         f"{least}, when an interval leaves more than {RECORDS_BEHIND_MAX:,} records unread, and",
     )
     yield "", f"more than the topics receive in {behind}"
-    yield "slots", "one task slot for each partition of both topics, one for each of the"
-    yield (
-        "",
-        f"{plan.state_partitions} state partitions, and some more, all at the same time. With a",
-    )
-    yield "", "local master the job sets them; a cluster must have as many cores"
+    yield "slots", "one task slot for each partition of both topics, and one for each of the"
+    yield "", f"{plan.state_partitions} state partitions, all at the same time: `streamjoin check`"
+    yield "", "prints the number. With a local master the job sets them; a cluster must have"
+    yield "", "as many cores, and one more for lookups"
     yield from _stop_lines(plan.output.delivery)
 
 

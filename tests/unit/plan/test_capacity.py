@@ -1,5 +1,6 @@
 """Estimated resources of a join at the expected rates."""
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -8,7 +9,16 @@ from typing import Any
 import pytest
 
 from job.errors import SetupError
-from job.plan.capacity import AvailableResources, Load, Model, expected_load, row_bytes
+from job.plan.capacity import (
+    OPERATOR_SHARE,
+    REAL_TIME_CORES,
+    REAL_TIME_RATE,
+    AvailableResources,
+    Load,
+    Model,
+    expected_load,
+    row_bytes,
+)
 from job.plan.explain import explained, plan_as_json
 from job.plan.explain_load import warnings
 from job.plan.fingerprint import fingerprint
@@ -222,6 +232,52 @@ def test_unbounded_growth_causes_a_warning_with_the_day_that_the_disk_is_full() 
 
     assert "per day indefinitely; the checkpoint's disk" in warning
     assert warning.endswith("is full in 12 days")
+
+
+@pytest.mark.parametrize(
+    ("engine", "operator", "texts", "absent"),
+    [
+        ("micro_batch", "spark", ["small batches follow each other"], ["the operator streamjoin"]),
+        (
+            "micro_batch",
+            "streamjoin",
+            ["small batches follow each other", "the operator streamjoin needs about 0.5 times"],
+            ["In real time"],
+        ),
+        (
+            "real_time",
+            "streamjoin",
+            ["In real time a row needs more: 0.77 cores were used at 1,000 records/s a side"],
+            ["small batches follow each other"],
+        ),
+    ],
+)
+def test_estimate_of_cores_names_engine_and_operator(
+    engine: str, operator: str, texts: list[str], absent: list[str]
+) -> None:
+    made = plan(
+        engine=engine, join__operator=operator, left__expected_rate=100, right__expected_rate=10
+    )
+    text = " ".join(explained(made, ROOMY).split())
+
+    assert "a model fitted to the benchmark of the operator spark" in text
+    assert (texts, []) == (
+        [part for part in texts if part in text],
+        [part for part in absent if part in text],
+    )
+
+
+def test_measured_cores_and_operators_are_those_of_the_benchmark() -> None:
+    results = (Path(__file__).parents[3] / "docs/benchmarks/results.md").read_text()
+    [used] = re.findall(r"\| job, cores used \|\s+[\d.]+ \|\s+([\d.]+) \|", results)
+    on_the_heap = results.partition("## Rows in state on the heap")[2]
+    row = re.search(r"rows per CPU-second, steady \|\s+([\d,]+) \|\s+([\d,]+) \|", on_the_heap)
+    assert row is not None
+    own, spark = (int(figure.replace(",", "")) for figure in row.groups())
+
+    assert float(used) == REAL_TIME_CORES
+    assert f"{REAL_TIME_RATE:,} records/s a side" in results
+    assert round(spark / own, 1) == OPERATOR_SHARE
 
 
 def test_cores_are_limited_by_spark_master_and_state_partitions() -> None:
