@@ -231,10 +231,10 @@ class QueryView(View):
     """Results that output.filter dropped."""
     latency: LatencyReport | None
     """From the Kafka timestamp of a record to the end of the batch that read the record and wrote
-    its matches, over the last batches, at most 100; interpolated between the oldest and the newest
-    record of a batch. Batches that read records again after a change do not count. Null if the
-    other batches read no record, or if the engine is real_time: most of its results are visible
-    before their interval ends."""
+    its matches, over the batches that ended in the last five minutes, at most 100; interpolated
+    between the oldest and the newest record of a batch. Batches that read records again after a
+    change do not count. Null if the other batches read no record, or if the engine is real_time:
+    most of its results are visible before their interval ends."""
     left: SideView
     """The left side."""
     right: SideView

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 
 from job.api.offsets import OffsetsView
 from job.api.query import BatchView, QueryView, SideView
+from job.protocol.latency import LATENCY_WINDOW
 from job.protocol.reports import CommandReport
 from job.protocol.status import Failure, QueryState
-from job.spec.durations import rounded_text
+from job.spec.durations import duration_text, rounded_text
 from job.spec.sides import SIDES
 
 UNKNOWN = "-"
@@ -103,10 +104,12 @@ def side_rows(query: QueryView, now: datetime) -> Iterator[tuple[str, tuple[str,
 
 
 def _counted(rows: int | None, query: QueryView, now: datetime) -> str:
-    """`1,234, counted 12.3 s ago`"""
-    if rows is None or query.state_counted_at is None:
+    """`counted at 12:00:00Z: 1,234`. The rows may be others by now."""
+    at = query.state_counted_at
+    if rows is None or at is None:
         return number(rows)
-    return f"{rows:,}, counted {rounded_text(now - query.state_counted_at)} ago"
+    is_today = at.astimezone(UTC).date() == now.astimezone(UTC).date()
+    return f"counted at {clock(at)[11:] if is_today else clock(at)}: {rows:,}"
 
 
 def _bad(side: SideView) -> str:
@@ -123,9 +126,8 @@ def query_rows(query: QueryView, now: datetime) -> Iterator[tuple[str, str]]:
     output = query.output
     ends = number(output.end_offsets_total)
     yield "output", f"{output.topic or UNKNOWN}, sum of its end offsets {ends}"
-    if (latency := query.latency) is not None:
-        p50, p99 = latency.p50_seconds, latency.p99_seconds
-        yield "latency", f"p50 {p50:.2f} s, p99 {p99:.2f} s, of records in the last batches"
+    if query.latency is not None or query.state is QueryState.RUNNING:
+        yield "latency", _latency(query)
     yield "late rows", number(query.late_rows)
     yield "watermark", _watermark(query, now)
     if (batch := query.last_batch) is not None:
@@ -134,6 +136,16 @@ def query_rows(query: QueryView, now: datetime) -> Iterator[tuple[str, str]]:
         yield "its phases", _phases(batch)
     if query.brokers is not None and not query.brokers.reachable:
         yield "brokers", f"no answer: {query.brokers.error}"
+
+
+def _latency(query: QueryView) -> str:
+    minutes = f"the last {duration_text(LATENCY_WINDOW)}"
+    if (latency := query.latency) is not None:
+        p50, p99 = latency.p50_seconds, latency.p99_seconds
+        return f"p50 {p50:.2f} s, p99 {p99:.2f} s, of the records of {minutes}"
+    if query.phase is None:
+        return f"no records in {minutes}"
+    return "not measured with engine real_time: compare the Kafka timestamps of results and records"
 
 
 def _phases(batch: BatchView) -> str:

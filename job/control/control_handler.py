@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from threading import Event
 
 import structlog
@@ -108,13 +109,13 @@ class ControlHandler:
         self._lookups.close()
 
     def status(self) -> JobStatus:
-        status = self._runner.status()
+        status, now = self._runner.status(), datetime.now(UTC)
         status = status.model_copy(
             update={
                 "brokers": self._watch.report().with_rows_read(self._stats.live_rows),
                 "state_count": self._state_count,
                 "event_times": self._stats.event_times,
-                "latency": None if self._plan.real_time else self._stats.latency,
+                "latency": None if self._plan.real_time else self._stats.latency(now),
                 "allowed_commands": possible_commands(status),
             }
         )

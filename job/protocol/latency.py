@@ -9,7 +9,7 @@ The batches of a replay do not count: the old query has delivered the results of
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import ceil
 from typing import Self
 
@@ -23,6 +23,10 @@ from job.protocol.reports import LatencyReport
 LATENCY_SECONDS_BOUNDS = (
     0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 600.0,
 )  # fmt: skip
+
+# The quantiles are of recent batches: an idle query has no newer ones, and would report the latency
+# of its last backlog indefinitely.
+LATENCY_WINDOW = timedelta(minutes=5)
 
 
 class Latencies(BaseModel):

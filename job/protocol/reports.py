@@ -90,7 +90,7 @@ class BrokerReport(_Report):
 
 
 class LatencyReport(_Report):
-    """Latency of records in the last batches (job/protocol/latency.py)."""
+    """Latency of records in the batches of the last minutes (job/protocol/latency.py)."""
 
     p50_seconds: float
     """Half of the records have at most this latency."""

@@ -91,8 +91,8 @@ class JobStatus(_Value):
     """The last accepted commands, in this run or earlier ones, oldest first."""
     totals: Totals = Totals()
     latency: LatencyReport | None = None
-    """Latency of the records in the last batches. None: no record was read, or the engine is
-    real_time, whose results are visible before their interval ends."""
+    """Latency of the records in the batches of the last minutes. None: they read no record, or the
+    engine is real_time, whose results are visible before their interval ends."""
     diagnosis: str = ""
     """One sentence: how many results were written, or why few or none were."""
     event_times: dict[str, SideEventTimes] = {}

@@ -18,7 +18,7 @@ from job.event_time.history import WatermarkLine
 from job.event_time.partitions import Offsets, Partitions
 from job.event_time.watermark import event_time_of
 from job.instants import to_epoch_ms
-from job.protocol.latency import latency_report
+from job.protocol.latency import LATENCY_WINDOW, latency_report
 from job.protocol.progress import (
     BatchProgress,
     HeapUse,
@@ -67,7 +67,7 @@ class QueryStats:
         self._lock = threading.Lock()
         self._totals = Totals()
         self._batches: deque[BatchProgress] = deque(maxlen=BATCHES_KEPT)
-        self._latency: tuple[BatchProgress | None, LatencyReport | None] = None, None
+        self._latency: tuple[list[BatchProgress], LatencyReport | None] = [], None
         self._failures: deque[Failure] = deque(maxlen=FAILURES_KEPT)
         self._next_batch_id: int | None = None
         self._last_progress_at: datetime | None = None
@@ -323,14 +323,13 @@ class QueryStats:
         with self._lock:
             return list(self._batches)
 
-    @property
-    def latency(self) -> LatencyReport | None:
-        """Latency of the records in the last BATCHES_KEPT batches. Computed once after each batch,
-        because each status has it."""
-        batches = self.batches
-        newest = batches[-1] if batches else None
-        if newest is not self._latency[0]:
-            self._latency = newest, latency_report(batches)
+    def latency(self, now: datetime) -> LatencyReport | None:
+        """Latency of the records in the last BATCHES_KEPT batches, if they ended in LATENCY_WINDOW.
+        Computed again only if these batches change, because each status has it."""
+        begin = now - LATENCY_WINDOW
+        batches = [batch for batch in self.batches if batch.ended_at >= begin]
+        if [id(batch) for batch in batches] != [id(batch) for batch in self._latency[0]]:
+            self._latency = batches, latency_report(batches)
         return self._latency[1]
 
     @property

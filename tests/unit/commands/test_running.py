@@ -16,11 +16,13 @@ from typer.testing import CliRunner, Result
 
 from job.__main__ import app
 from job.api import screen
+from job.api.query import QueryView
+from job.api.texts import side_rows
 from job.commands.running import job_to_end
 from job.protocol.calls import Command, Explain, State
 from job.protocol.control import control_socket
 from job.protocol.reports import CommandReport, ResetReport
-from job.protocol.status import Failure, JobStatus, QueryState
+from job.protocol.status import Failure, JobStatus, Phase, QueryState
 from job.spec.start_positions import StartPositions
 from tests.unit.service.answers import all_answers
 from tests.unit.service.browser import serving_page
@@ -31,6 +33,7 @@ from tests.unit.service.builders import (
     batch,
     broker_report,
     just_polled,
+    state_count,
     status,
     status_after,
 )
@@ -71,7 +74,7 @@ def test_status_shows_the_running_job(spec: Path, job: SmallJob) -> None:
         "unread         15",
         "results     30: 26 matched, 4 unmatched",
         "output      attributed, sum of its end offsets 1,234",
-        "latency     p50 0.40 s, p99 1.25 s",
+        "latency     p50 0.40 s, p99 1.25 s, of the records of the last 5 minutes",
         "held back by right",
     ):
         assert text in shown.stdout
@@ -100,6 +103,28 @@ def test_status_shows_the_longest_phases_of_the_last_batch(spec: Path, job: Smal
         phases
         == json.loads(streamjoin("status", spec, "--json").stdout)["last_batch"]["phase_seconds"]
     )
+
+
+def test_status_without_latency_gives_the_reason(spec: Path, job: SmallJob) -> None:
+    for phase, reason in (
+        (None, "no records in the last 5 minutes"),
+        (Phase.REAL_TIME, "not measured with engine real_time: compare the Kafka timestamps"),
+    ):
+        job.current = job.current.model_copy(update={"latency": None, "phase": phase})
+        assert f"latency     {reason}" in streamjoin("status", spec).stdout
+
+
+def test_rows_in_state_have_the_time_of_their_count() -> None:
+    query = QueryView.of(status(state_count=state_count()), NOW)
+    rows = {
+        now: dict(side_rows(query, now))["rows in state"]
+        for now in (NOW + timedelta(hours=1), NOW + timedelta(days=1))
+    }
+
+    assert [
+        ("counted at 12:00:00Z: 160", "counted at 12:00:00Z: 240"),
+        ("counted at 2026-11-20 12:00:00Z: 160", "counted at 2026-11-20 12:00:00Z: 240"),
+    ] == list(rows.values())
 
 
 def test_status_of_a_failed_query_has_the_reason_and_exit_code_1(spec: Path, job: SmallJob) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -29,7 +30,7 @@ from job.protocol.reports import ChangeRequestReport
 from job.protocol.status import QueryState
 from tests.polling import wait_until
 from tests.unit.control.lookups import LOOKUP_SECONDS, LOOKUPS, PATIENCE_SECONDS, Clock, Harness
-from tests.unit.protocol.test_progress import RECORDED
+from tests.unit.protocol.test_progress import RECORDED, recorded
 from tests.unit.service.builders import NOW, batch, side, status_after
 from tests.unit.service.calls import settings, with_client
 from tests.unit.specs import plan
@@ -65,7 +66,7 @@ def test_status_has_the_allowed_commands_and_the_latency_of_batches(
     engine: str, has_latency: bool
 ) -> None:
     handler = Harness(Clock(), plan(engine=engine)).handler
-    handler._stats.batch(RECORDED)
+    handler._stats.batch(recorded(timestamp=datetime.now(UTC).isoformat()))
 
     status = handler.status()
 

@@ -2,10 +2,12 @@
 
 import json
 from collections import deque
+from datetime import timedelta
 from threading import Thread
 
 from job.errors import BrokerError
 from job.event_time.partitions import Partition, Partitions
+from job.protocol.latency import LATENCY_WINDOW
 from job.protocol.progress import BatchProgress, HeapUse
 from job.protocol.totals import LiveFigures
 from job.query.stats import BATCHES_KEPT, FAILURES_KEPT, QueryStats
@@ -64,11 +66,23 @@ def test_batch_of_a_replay_has_no_latency_and_the_next_one_has() -> None:
     stats = QueryStats()
     stats.replayed(7)
     stats.batch(recorded(batchId=7))
-    assert stats.latency is None
+    now = stats.batches[0].ended_at
+    assert stats.latency(now) is None
 
     stats.batch(recorded(batchId=8))
-    assert stats.latency is not None
+    assert stats.latency(now) is not None
     assert [True, False] == [batch.is_replay for batch in stats.batches]
+
+
+def test_latency_of_a_backlog_is_not_reported_after_its_window() -> None:
+    stats = QueryStats()
+    stats.batch(recorded(batchId=7))
+    ended_at = stats.batches[0].ended_at
+
+    last = stats.latency(ended_at + LATENCY_WINDOW)
+    assert last is not None
+    assert stats.latency(ended_at + LATENCY_WINDOW + timedelta(seconds=1)) is None
+    assert last == stats.latency(ended_at)
 
 
 def test_unreadable_report_changes_nothing() -> None:
