@@ -185,10 +185,13 @@ def lag_lines(offsets: OffsetsView, now: datetime) -> Iterator[str]:
             )
     yield from aligned(rows, right={3, 4, 5})
     if offsets.error is not None:
-        at = "never" if offsets.answered_at is None else clock(offsets.answered_at)
-        yield f"the brokers do not answer (last answer: {at}): {offsets.error}"
+        last = "never" if offsets.answered_at is None else clock(offsets.answered_at)
+        yield f"the brokers do not answer (last answer: {last}): {offsets.error}"
     elif len(rows) == 1:
         yield "no offsets yet: the job has not asked the brokers"
+    elif (at := offsets.answered_at) is not None:
+        age = rounded_text(now - at)
+        yield f"end and behind as of {clock(at)}, {age} ago: the last poll of the brokers"
 
 
 def aligned(

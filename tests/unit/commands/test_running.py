@@ -239,6 +239,9 @@ def test_lag_has_a_line_per_partition(spec: Path, job: SmallJob) -> None:
     assert lines[2].endswith("behind now")
     answered = json.loads(streamjoin("lag", spec, "--json").stdout)
     assert 10 == answered["left"]["partitions"]["0"]["behind_latest"]
+    polled = datetime.fromisoformat(answered["answered_at"])
+    assert lines[-1].startswith(f"end and behind as of {polled:%Y-%m-%d %H:%M:%S}Z, ")
+    assert lines[-1].endswith(" ago: the last poll of the brokers")
 
     job.current = status(brokers=broker_report(error="no broker answers"))
     assert "the brokers do not answer (last answer: 2026-11-20 12:00:00Z): no broker answers" in (
