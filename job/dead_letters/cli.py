@@ -12,6 +12,7 @@ from job.errors import RequestError
 from job.instants import from_epoch_ms, utc_text
 from job.kafka.security import KafkaAccess, kafka_access
 from job.plan.plan import JoinPlan
+from job.plan.result_id import ID_HEADER, places
 from job.protocol.reasons import DEAD_LETTER_REASONS, RESULT_REASONS
 from job.redaction import Redaction
 from job.spec.source_topics import SourceTopics
@@ -55,7 +56,8 @@ def list_letters(
             yield redaction.scrubbed(json.dumps(_as_json(letter)))
         else:
             yield redaction.scrubbed(_line(letter))
-            yield redaction.scrubbed(f"    key {shown(letter.key)}, value {_value(letter)}")
+            content = f"key {shown(letter.key)}, value {_value(letter)}{_records(letter)}"
+            yield redaction.scrubbed(f"    {content}")
     if not as_json:
         yield f"{count} in {topic}" + (" (limit reached)" if count == limit else "")
 
@@ -103,7 +105,8 @@ def replay_letters(
             "spec with another `event_time`, can join them"
         )
     if dry_run:
-        yield f"{len(replayed)} would be replayed"
+        again = f", and {late} of these would be late again" if late else ""
+        yield f"{len(replayed)} would be replayed{again}"
     elif not replayed:
         yield "0 replayed"
     elif not confirm(f"Replay {len(replayed)} of {topic}?"):
@@ -187,6 +190,15 @@ def _value(letter: DeadLetter) -> str:
     return "not in the dead letter: it was too large"
 
 
+def _records(letter: DeadLetter) -> str:
+    """The records of a result. Empty for a letter of a record, which has its place."""
+    if letter.result_id is None:
+        return ""
+    records = places(letter.result_id) or {}
+    named = [f"{side} record {record}" for side, record in records.items()]
+    return f", {', '.join(named)}, {ID_HEADER} {shown(letter.result_id.encode())}"
+
+
 def _as_json(letter: DeadLetter) -> dict[str, object]:
     """Key and value as text, or in hexadecimal digits if they are not text."""
     value = letter.value
@@ -208,4 +220,5 @@ def _as_json(letter: DeadLetter) -> dict[str, object]:
         **texts,
         "value_bytes": None if value is None else len(value),
         "is_whole": letter.is_whole,
+        "streamjoin_id": letter.result_id,
     }

@@ -8,6 +8,8 @@ producer cannot forge a header of the job.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from job.plan.result_id import ID_HEADER
+
 RESERVED = "__streamjoin."
 ORIGINAL = f"{RESERVED}original."
 """Prefix of a header of the original record whose name begins with RESERVED."""
@@ -61,6 +63,8 @@ class DeadLetter:
     query: str
     is_whole: bool
     """Whether key and value are those of the original record."""
+    result_id: str | None = None
+    """`streamjoin-id` of a result that was not written. None: the letter is that of a record."""
 
     @property
     def can_be_replayed(self) -> bool:
@@ -99,6 +103,7 @@ def dead_letter(
             message=added.get(MESSAGE, ""),
             query=added.get(QUERY, ""),
             is_whole=OMITTED_BYTES not in added,
+            result_id=added.get(ID_HEADER) if added[SIDE] == "output" else None,
         )
     except ValueError:  # a header that the job did not write
         return None

@@ -188,6 +188,28 @@ def test_list_shows_key_and_value_and_as_json_their_digits(listed: list[DeadLett
     )
 
 
+def test_list_shows_both_records_of_a_result(listed: list[DeadLetter]) -> None:
+    headers = [
+        *{**OURS, names.SIDE: b"output", names.OMITTED_BYTES: b"0"}.items(),
+        ("streamjoin-id", b"impressions/0/17|clicks/2/5"),
+    ]
+    result, record = (dead_letter("dead/0/0", None, None, of) for of in (headers, [*OURS.items()]))
+    assert result is not None
+    assert record is not None
+    listed += [result, record]
+
+    lines = list(list_letters(plan(**OF_JOIN), Selection(), None))
+    found = map(json.loads, list_letters(plan(**OF_JOIN), Selection(), None, as_json=True))
+
+    assert lines[1].endswith(
+        ", left record impressions/0/17, right record clicks/2/5, streamjoin-id "
+        "impressions/0/17|clicks/2/5"
+    )
+    assert "streamjoin-id" not in lines[3]
+    ids = ["impressions/0/17|clicks/2/5", None]
+    assert ids == [each["streamjoin_id"] for each in found]
+
+
 def test_replay_leaves_out_what_would_fail_again_by_the_present_spec(
     listed: list[DeadLetter],
 ) -> None:
@@ -249,7 +271,9 @@ def test_replay_reports_the_rows_that_will_be_late_again(
 
     *_, again, total = lines_of(bad, late, incomplete)
     assert again.startswith("1 of them was late, and will be late again: the watermark of a query")
-    assert total.startswith("2 would be replayed" if dry_run else "2 replayed: ")
+    assert total.startswith(
+        "2 would be replayed, and 1 of these would be late again" if dry_run else "2 replayed: "
+    )
     *_, again, _ = lines_of(late, late)
     assert again.startswith("2 of them were late, and will be late again: the watermark of a query")
     assert not any("late again" in line for line in lines_of(bad))
