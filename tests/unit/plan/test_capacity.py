@@ -310,6 +310,19 @@ def test_memory_is_limited_by_heap_and_rocksdb() -> None:
     assert (None, None) == (cluster.memory_limit_bytes, cluster.disk_free_bytes)
 
 
+def test_memory_of_a_join_in_the_documentation_is_the_limit_of_the_plan() -> None:
+    guide = (Path(__file__).parents[3] / "docs/deploy.md").read_text()
+    job = available_resources(JobSettings(), plan(), cores=2).memory_limit_bytes
+    assert job is not None
+    join = job / 2**30 + 0.25  # the service
+
+    assert f"| **{job / 2**30:g} GiB** |" in guide
+    assert f"| **{join:g} GiB** |" in guide
+    joins = {machine: int((machine - 1) / join) for machine in (16, 24, 64)}
+    shown = ", ".join(f"{count} on {machine} GiB" for machine, count in joins.items())
+    assert f"(GiB of the machine - 1) / {join:g} joins, rounded down: {shown}" in guide
+
+
 def test_free_space_of_other_file_systems_is_unknown() -> None:
     assert (
         available_resources(
