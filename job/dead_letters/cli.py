@@ -220,5 +220,5 @@ def _as_json(letter: DeadLetter) -> dict[str, object]:
         **texts,
         "value_bytes": None if value is None else len(value),
         "is_whole": letter.is_whole,
-        "streamjoin_id": letter.result_id,
+        "result_id": letter.result_id,
     }

@@ -207,7 +207,7 @@ def test_list_shows_both_records_of_a_result(listed: list[DeadLetter]) -> None:
     )
     assert "streamjoin-id" not in lines[3]
     ids = ["impressions/0/17|clicks/2/5", None]
-    assert ids == [each["streamjoin_id"] for each in found]
+    assert ids == [each["result_id"] for each in found]
 
 
 def test_replay_leaves_out_what_would_fail_again_by_the_present_spec(
