@@ -43,6 +43,11 @@ _OFFSET_LOST = (
     "org.apache.spark.sql.kafka010.KafkaIllegalStateException",
 )
 
+# The rest of the message is about the consumer of Spark.
+_FETCH_POSITION = re.compile(
+    r"FetchPosition\{offset=(\d+),.* out of range for partition (\S+)-(\d+)"
+)
+
 # Spark's error classes for a checkpoint file that is missing or corrupt.
 _DAMAGE = (
     "CANNOT_LOAD_STATE_STORE",
@@ -171,9 +176,13 @@ def _registry(causes: Sequence[Any], _: str) -> StreamjoinError | None:
 def _lost_offset(causes: Sequence[Any], _: str) -> StreamjoinError | None:
     if not any(_is_any(cause, _OFFSET_LOST) for cause in causes):
         return None
+    root = _root_message(causes)
+    if (position := _FETCH_POSITION.search(root)) is not None:
+        offset, topic, partition = position.groups()
+        root = f"{topic}/{partition} has no offset {offset} any more"
     return QueryError(
-        f"records were deleted before they were read: {_root_message(causes)}. The next start "
-        "names the lost offsets and the command that continues without them",
+        f"records were deleted before they were read: {root}. The next start names the lost "
+        "offsets and the command that continues without them",
         retryable=True,
     )
 

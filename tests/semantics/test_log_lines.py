@@ -74,6 +74,7 @@ with closing(Jvm(settings, CONF["spark.driver.extraJavaOptions"], redaction)) as
         frame = "\\n\\tat org.A.f(A.java:1)\\n"
         logger.warn(f"Lost task: {error}{frame}")
         logger.warn(f"Lost task: wrapped{frame}Caused by: {error}\\n\\tat org.B")
+        logger.error("Task 0 in stage 4.0 failed 1 times; aborting job")
 """
 EXPLAINED = [
     failures._RAISED,
@@ -99,6 +100,7 @@ def test_readable_log_has_the_stack_trace_of_a_task_only_if_no_rule_explains_its
     explained, separator, rest = ended.stderr.partition(f"Lost task: {unknown}")
     assert separator
     assert "\tat " not in explained
+    assert "aborting job" not in ended.stderr
     assert 2 * len(EXPLAINED) == explained.count("Lost task: ")
     assert all(f"Lost task: {error}\n" in explained for error in EXPLAINED)
     assert ["\tat org.A.f(A.java:1)"] * 2 + ["\tat org.B"] == [

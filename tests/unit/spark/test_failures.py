@@ -145,6 +145,20 @@ def of_java(name: str, message: str, *classes: str) -> PySparkException:
     return error
 
 
+def test_lost_offset_is_named_without_the_consumer_of_spark() -> None:
+    position = (
+        "Fetch position FetchPosition{offset=31, offsetEpoch=Optional.empty, "
+        "currentLeader=LeaderAndEpoch{leader=Optional[localhost:9092 (id: 1 rack: null)], "
+        "epoch=0}} is out of range for partition ad-clicks-0"
+    )
+
+    failure = failure_of(of_java(failures._OFFSET_LOST[0], position), "localhost:9092")
+
+    assert str(failure).startswith(
+        "records were deleted before they were read: ad-clicks/0 has no offset 31 any more. The "
+    )
+
+
 @pytest.mark.parametrize(
     ("classes", "origin"),
     [
