@@ -30,7 +30,7 @@ from job.protocol.reports import ChangeRequestReport
 from job.protocol.status import QueryState
 from tests.polling import wait_until
 from tests.unit.control.lookups import LOOKUP_SECONDS, LOOKUPS, PATIENCE_SECONDS, Clock, Harness
-from tests.unit.protocol.test_progress import RECORDED, recorded
+from tests.unit.protocol.test_progress import recorded
 from tests.unit.service.builders import NOW, batch, side, status_after
 from tests.unit.service.calls import settings, with_client
 from tests.unit.specs import plan
