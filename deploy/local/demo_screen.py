@@ -59,7 +59,6 @@ class Snapshot:
             *self._job(),
             "",
             _sample(self, rows),
-            "",
             _addresses(self.addresses),
         )
 

@@ -27,8 +27,12 @@ AFTER_A_BATCH = {
     "streamjoin_batch_phase_seconds_total",
     "streamjoin_event_time_max_timestamp_seconds",
     "streamjoin_state_custom",
+    "streamjoin_state_heap_rows",
     "streamjoin_state_memory_bytes",
+    "streamjoin_state_probes_total",
     "streamjoin_state_rows",
+    "streamjoin_state_slots_loaded_total",
+    "streamjoin_state_slots_spilled_total",
     "streamjoin_watermark_lag_seconds",
     "streamjoin_watermark_timestamp_seconds",
 }
@@ -43,6 +47,7 @@ WHILE_RUNNING = {
     "streamjoin_last_batch_input_records",
     "streamjoin_last_batch_output_records",
     "streamjoin_state_custom",
+    "streamjoin_state_heap_rows",
     "streamjoin_state_memory_bytes",
 }
 

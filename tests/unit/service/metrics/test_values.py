@@ -8,6 +8,7 @@ from job.protocol.reasons import REASONS
 from job.protocol.reports import BrokerReport, SideOffsets
 from job.protocol.status import Phase, QueryState
 from job.protocol.totals import BATCH_SECONDS_BOUNDS, TRANSACTION_RESULTS
+from job.spec.sides import SIDES
 from tests.unit.service.builders import (
     NOW,
     NOW_SECONDS,
@@ -29,6 +30,10 @@ TESTED_BELOW = (
     "build",
     "end_to",
 )
+
+
+def by_side(name: str, labels: str = "") -> list[str]:
+    return [f"streamjoin_{name}{{{labels}side={side}}}" for side in SIDES]
 
 
 def test_values_are_those_of_the_status() -> None:
@@ -92,6 +97,11 @@ def test_values_are_those_of_the_status() -> None:
         "streamjoin_query_restarts_total": 1,
         "streamjoin_state_commit_seconds_total": 0.25,
         "streamjoin_state_custom{name=rocksdbGetCount}": 12,
+        **dict.fromkeys(by_side("state_heap_rows"), 200),
+        **dict.fromkeys(by_side("state_slots_loaded_total"), 2),
+        **dict.fromkeys(by_side("state_slots_spilled_total"), 0),
+        **dict.fromkeys(by_side("state_probes_total", "place=heap,"), 9),
+        **dict.fromkeys(by_side("state_probes_total", "place=rocksdb,"), 0),
         "streamjoin_state_memory_bytes": 1_000_000,
         "streamjoin_state_removal_seconds_total": 0.0625,
         "streamjoin_state_rows": 400,
