@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from job.commands.output import print_facts, warn_on_stderr
-from job.commands.running import job_to_end
 from job.commands.spec_file import create_plans, report_errors
 from job.commands.user import user_name
 from job.errors import RequestError
@@ -61,6 +60,7 @@ def change(
         # Spark is imported only here.
         from job.change import cli
         from job.change.plan import described
+        from job.protocol.caller import job_to_end
 
         if undo:
             cli.undo(old, new, settings, by)

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from job.commands.output import AsJson, print_facts, warn_on_stderr
-from job.commands.running import job_to_end
 from job.commands.spec_file import SpecFile, create_plan, read_spec, report_errors
 from job.commands.user import user_name
 from job.errors import RequestError
@@ -117,6 +116,7 @@ def repair_checkpoint(spec: SpecFile, as_json: AsJson = False) -> None:
 def repartition_checkpoint(spec: SpecFile, target: Location) -> None:
     """Continue the join in a new folder with STREAMJOIN_STATE_PARTITIONS state partitions."""
     from job.change.cli import change
+    from job.protocol.caller import job_to_end
 
     with report_errors(spec):
         settings = read_settings(JobSettings)

@@ -147,20 +147,6 @@ def _has_begun(before: "QueryView", now: "QueryView") -> bool:
     return now.run_id != before.run_id or now.state_since != before.state_since
 
 
-def job_to_end(path: Path, name: str) -> str:
-    """What to do with the job whose query a change, or its undo, has stopped."""
-    from job.protocol.caller import running_job
-    from job.protocol.job_process import how_to_end, serving_pid
-
-    try:
-        job = running_job(path)
-    except JobUnavailableError:
-        job = None
-    if job is None or job.name != name:
-        return f"end its job if it runs elsewhere: no job of {name} answers on {path}"
-    return f"its job still runs, without a query: {how_to_end(serving_pid(path))}"
-
-
 def check_reason(reason: str | None) -> None:
     """Raises BadParameter if the job would refuse the reason."""
     if reason is not None and len(reason) > REASON_CHARS_MAX:

@@ -6,6 +6,7 @@ from pathlib import Path
 from job.errors import JobUnavailableError
 from job.protocol.calls import Request, Status
 from job.protocol.control import Response
+from job.protocol.job_process import how_to_end, serving_pid
 from job.protocol.status import JobStatus
 
 ANSWER_SECONDS = 10.0
@@ -17,6 +18,18 @@ def running_job(path: Path) -> JobStatus | None:
         return call(path, Status()).status
     except (FileNotFoundError, ConnectionError):
         return None
+
+
+def job_to_end(path: Path, name: str) -> str:
+    """What to do with the job whose query a change, or its undo, has stopped. `name`: of the
+    join."""
+    try:
+        job = running_job(path)
+    except JobUnavailableError:
+        job = None
+    if job is None or job.name != name:
+        return f"end its job if it runs elsewhere: no job of {name} answers on {path}"
+    return f"its job still runs, without a query: {how_to_end(serving_pid(path))}"
 
 
 def _connect(connection: socket.socket, path: Path) -> None:

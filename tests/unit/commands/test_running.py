@@ -1,7 +1,6 @@
 """`status`, `lag` and the commands on the real protocol of a small job: socket and service."""
 
 import json
-import os
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -12,18 +11,15 @@ from pathlib import Path
 from signal import default_int_handler
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from job.__main__ import app
 from job.api import screen
 from job.api.query import QueryView
 from job.api.texts import side_rows
-from job.commands.running import job_to_end
-from job.protocol.calls import Command, Explain, State
-from job.protocol.control import control_socket
+from job.protocol.calls import Explain, State
 from job.protocol.reports import CommandReport, ResetReport
-from job.protocol.status import Failure, JobStatus, Phase, QueryState
+from job.protocol.status import Failure, Phase, QueryState
 from job.spec.start_positions import StartPositions
+from tests.unit.commands.called import streamjoin
 from tests.unit.service.answers import all_answers
 from tests.unit.service.browser import serving_page
 from tests.unit.service.builders import (
@@ -37,30 +33,8 @@ from tests.unit.service.builders import (
     status,
     status_after,
 )
-from tests.unit.specs import spec_yaml
 
 TOKEN = "0QXcFq6cXXuE4kqLq7bW"
-
-
-@pytest.fixture
-def spec(tmp_path: Path) -> Path:
-    """Of another state than a valid spec: it has an unset variable."""
-    path = tmp_path / "join.yaml"
-    path.write_text(spec_yaml(name="ad_attribution", kafka__bootstrap_servers="${NOT_SET}"))
-    return path
-
-
-@pytest.fixture
-def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallJob]:
-    path = tmp_path / "job.sock"
-    monkeypatch.setenv("STREAMJOIN_SOCKET", str(path))
-    small = SmallJob(status_after(batch(), brokers=just_polled()))
-    with control_socket(path, small):
-        yield small
-
-
-def streamjoin(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [*map(str, arguments)])
 
 
 def test_status_shows_the_running_job(spec: Path, job: SmallJob) -> None:
@@ -247,111 +221,6 @@ def test_lag_has_a_line_per_partition(spec: Path, job: SmallJob) -> None:
     assert "the brokers do not answer (last answer: 2026-11-20 12:00:00Z): no broker answers" in (
         streamjoin("lag", spec).stdout
     )
-
-
-def test_command_is_sent_with_the_user_and_waits_for_its_effect(spec: Path, job: SmallJob) -> None:
-    paused = streamjoin("pause", spec, "--reason", "new brokers")
-
-    assert (0, "ad_attribution is PAUSED\n") == (paused.exit_code, paused.stdout)
-    ((verb, by),) = job.commands
-    assert ("pause", "user") == (verb, by.partition(":")[0])
-    assert job.last_command.not_after is not None
-    assert "new brokers" == job.last_command.reason
-
-
-@pytest.mark.usefixtures("job")
-def test_command_without_effect_in_time_exits_1(spec: Path) -> None:
-    late = streamjoin("restart", spec, "--wait", "0.1")  # the small job stays RESTARTING
-
-    assert 1 == late.exit_code
-    assert "restart was accepted, and the query is still RESTARTING after 0.1 s" in late.stderr
-    assert 0 == streamjoin("restart", spec, "--wait", "0").exit_code
-
-
-def test_query_that_fails_after_the_command_exits_1_with_its_reason(
-    spec: Path, job: SmallJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(_: Command) -> None:
-        job.current = status(QueryState.FAILED, last_failure=NO_BROKER)
-
-    monkeypatch.setattr(job, "command", fail)
-    failed = streamjoin("resume", spec)
-
-    assert 1 == failed.exit_code
-    assert "the query has failed: no broker answers at localhost:9092" in failed.stderr
-
-
-def start_without_progress(job: SmallJob, monkeypatch: pytest.MonkeyPatch, run: str) -> None:
-    """A command leads to RUNNING in this run, and no batch has ended since."""
-    since = NOW + timedelta(seconds=1)
-    running = {"state": QueryState.RUNNING, "run_id": run, "state_since": since}
-
-    def start(_: Command) -> None:
-        job.current = job.current.model_copy(update=running)
-
-    monkeypatch.setattr(job, "command", start)
-
-
-def pause(job: SmallJob) -> None:
-    """The query has made progress in its run, and is paused."""
-    progress = {"last_progress_at": NOW, "state": QueryState.PAUSED}
-    job.current = job.current.model_copy(update=progress)
-
-
-@pytest.mark.parametrize(
-    ("verb", "run"), [("resume", "run-3"), ("restart", "run-3"), ("resume", "run-2")]
-)
-def test_start_that_fails_in_its_next_batch_exits_1_with_its_reason(
-    verb: str, run: str, spec: Path, job: SmallJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A pause of the same run too: the progress before the pause is not that of the resume."""
-    pause(job)
-    start_without_progress(job, monkeypatch, run)
-    reads = iter(range(10))
-    answer = job.status
-
-    def fail_at_the_third_read_of_the_run() -> JobStatus:
-        if job.current.state is QueryState.RUNNING and next(reads) == 3:
-            job.current = status(QueryState.FAILED, last_failure=NO_BROKER)
-        return answer()
-
-    monkeypatch.setattr(job, "status", fail_at_the_third_read_of_the_run)
-    failed = streamjoin(verb, spec)
-
-    assert 1 == failed.exit_code
-    assert "the query has failed: no broker answers at localhost:9092" in failed.stderr
-
-
-@pytest.mark.parametrize("run", ["run-2", "run-3"])
-def test_start_takes_effect_with_its_first_progress(
-    run: str, spec: Path, job: SmallJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pause(job)
-    start_without_progress(job, monkeypatch, run)
-    long_batch = streamjoin("resume", spec, "--wait", "0.1")
-
-    assert 0 == long_batch.exit_code, long_batch.stderr
-    first, second = long_batch.stdout.splitlines()
-    assert "ad_attribution is RUNNING" == first
-    assert "it has made no progress yet: look again with `streamjoin status`" == second
-
-    progress = {"last_progress_at": NOW + timedelta(seconds=2)}
-    job.current = job.current.model_copy(update=progress)
-    assert "ad_attribution is RUNNING\n" == streamjoin("resume", spec).stdout
-
-
-@pytest.mark.usefixtures("job")
-def test_job_whose_query_a_change_has_stopped_is_named_by_its_pid(tmp_path: Path) -> None:
-    socket, pid = tmp_path / "job.sock", os.getpid()
-
-    assert (
-        f"its job still runs, without a query: end process {pid} (Ctrl-C in its terminal, or "
-        f"`kill {pid}`)"
-    ) == job_to_end(socket, "ad_attribution")
-    for path, name in ((socket, "another_join"), (tmp_path / "x.sock", "ad_attribution")):
-        assert f"end its job if it runs elsewhere: no job of {name} answers on {path}" == (
-            job_to_end(path, name)
-        )
 
 
 def test_refused_command_exits_1_with_the_reason(spec: Path, job: SmallJob) -> None:

@@ -54,7 +54,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "protocol": (
         *("reasons", "reports", "progress", "latency", "totals", "status", "results", "calls"),
-        *("control", "caller", "unavailable"),
+        *("job_process", "control", "caller", "unavailable"),
     ),
     "api": (
         *("view", "freshness", "query", "offsets", "start_requests", "client", "texts", "screen"),
