@@ -16,9 +16,8 @@ from job.api import screen
 from job.api.query import QueryView
 from job.api.texts import side_rows
 from job.protocol.calls import Explain, State
-from job.protocol.reports import CommandReport, ResetReport
-from job.protocol.status import Failure, Phase, QueryState
-from job.spec.start_positions import StartPositions
+from job.protocol.reports import CommandReport
+from job.protocol.status import Phase, QueryState
 from tests.unit.commands.called import streamjoin
 from tests.unit.service.answers import all_answers
 from tests.unit.service.browser import serving_page
@@ -111,48 +110,6 @@ def test_status_of_a_failed_query_has_the_reason_and_exit_code_1(spec: Path, job
     assert "no broker answers at localhost:9092" in shown.stdout
     command_line = "last command: restart by ada@10.0.0.1 at 2026-11-20 12:00:00Z: new topic"
     assert command_line in shown.stdout
-
-
-LOST = Failure(
-    code="checkpoint",
-    message="records of topic e.g. clicks were deleted: the job had not read them. To skip them, "
-    "run `streamjoin checkpoint skip-gap`.\nThe log has more",
-    retryable=False,
-    at=NOW - timedelta(hours=1),
-)
-RESET = ResetReport(
-    requested_by="ada",
-    requested_at=NOW,
-    starts=StartPositions(left="latest", right="latest"),
-    completed_at=NOW,
-)
-
-
-@pytest.mark.parametrize(
-    ("state", "reset"), [(QueryState.RUNNING, None), (QueryState.STOPPED, RESET)]
-)
-def test_failure_that_is_over_has_one_line_without_its_remedy(
-    spec: Path, job: SmallJob, state: QueryState, reset: ResetReport | None
-) -> None:
-    job.current = status(state, last_failure=LOST, last_reset=reset)
-
-    shown = streamjoin("status", spec).stdout
-
-    assert (
-        "last failure at 2026-11-20 11:00:00Z, over since 2026-11-20 12:00:00Z: checkpoint, "
-        "records of topic e.g. clicks were deleted: the job had not read them.\n"
-    ) in shown
-    assert "skip-gap" not in shown
-    answered = json.loads(streamjoin("status", spec, "--json").stdout)
-    assert answered["last_failure"]["message"] == LOST.message
-
-
-def test_failure_of_a_stopped_query_has_its_remedy(spec: Path, job: SmallJob) -> None:
-    job.current = status(QueryState.STOPPED, last_failure=LOST)
-
-    assert f"last failure at 2026-11-20 11:00:00Z: {LOST.message}" in (
-        streamjoin("status", spec).stdout
-    )
 
 
 def watch(
