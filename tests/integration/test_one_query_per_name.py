@@ -90,7 +90,7 @@ def test_new_checkpoint_under_an_old_name_is_refused_without_consent(
             assert 0 == other.terminate()
 
         # A reset implies consent.
-        reset(job, {"left": "earliest", "right": "earliest"})
+        reset(job, "--start", "earliest")
         job.ask("resume")
         read_all(job, 10)
         assert 0 == job.terminate()
