@@ -183,7 +183,7 @@ def test_operator_explains_a_key_changes_offsets_and_resets(
     assert [] == explained["right"]["rows"]
     sentences = "".join(explained["sentences"])
     assert "waits for a right row until the watermark passes 2023-11-14T" in sentences
-    assert "Read observed.left from " in sentences
+    assert "Read observed.left, observed.right and observed.out from " in sentences
     far = looked_up(service, "/v1/query/explain?key=waits&since=2100-01-01T00:00:00Z")
     assert "waits for a right row until the watermark passes" in far["sentences"][0]
     counted = looked_up(service, "/v1/query/state")
