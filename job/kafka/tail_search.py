@@ -24,6 +24,8 @@ class TailSearch:
 
     def __init__(self) -> None:
         self._known: dict[Side, dict[int, tuple[int, int]]] = {side: {} for side in SIDES}
+        self._before_records: dict[Side, dict[int, int]] = {side: {} for side in SIDES}
+        """Offsets after which a record was found. During an interval they stay the same."""
 
     def find(
         self,
@@ -46,20 +48,28 @@ class TailSearch:
                 for number, tail in self._known[side].items()
                 if unread.get(number) == tail
             }
-            to_search = {number: tail for number, tail in unread.items() if number not in known}
+            before = self._before_records[side]
+            to_search = {
+                number: tail
+                for number, tail in unread.items()
+                if number not in known and before.get(number) != tail[0]
+            }
             if to_search:
-                known |= _without_records(settings, group, topics[side], to_search)
+                found, with_records = _searched(settings, group, topics[side], to_search)
+                known |= found
+                before |= {number: to_search[number][0] for number in with_records}
             self._known[side] = known
         return {side: dict(tails) for side, tails in self._known.items()}
 
 
-def _without_records(
+def _searched(
     settings: Mapping[str, Any],
     group: str,
     topics: SourceTopics,
     tails: Mapping[int, tuple[int, int]],
-) -> dict[int, tuple[int, int]]:
-    found, waiting = {}, set(tails)
+) -> tuple[dict[int, tuple[int, int]], set[int]]:
+    """The tails without a record, and the partitions with one."""
+    found, with_records, waiting = {}, set(), set(tails)
     deadline = time.monotonic() + _SECONDS
     with closing(consumer(settings, group)) as client:
         client.assign(
@@ -71,11 +81,9 @@ def _without_records(
                 continue
             place = placed(message)
             number = topics.number(place.topic, place.partition)
-            if (
-                number in waiting
-                and message.error() is not None
-                and place.offset >= tails[number][1]
-            ):
+            if number in waiting and message.error() is None:
+                with_records.add(number)
+            elif number in waiting and place.offset >= tails[number][1]:
                 found[number] = tails[number]
             waiting.discard(number)
-    return found
+    return found, with_records
