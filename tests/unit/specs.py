@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import pytest
 import yaml
 
+from job.errors import SpecError
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.spec.spec import spec_from_yaml
@@ -58,3 +60,10 @@ def spec_yaml(**changes: Any) -> str:
 
 def plan(**changes: Any) -> JoinPlan:
     return join_plan(spec_from_yaml(spec_yaml(**changes), {}), SQL, state_partitions=2)
+
+
+def problems(**changes: Any) -> dict[str, str]:
+    """The message of each field that the plan refuses."""
+    with pytest.raises(SpecError) as refused:
+        plan(**changes)
+    return {problem.field: problem.message for problem in refused.value.problems}

@@ -4,19 +4,12 @@ from typing import Any
 
 import pytest
 
-from job.errors import SpecError
 from job.plan.fingerprint import Change, fingerprint, incompatible_changes, recorded_plan
 from job.plan.join_operator import DEFAULT
 from job.spec.join_conditions import JoinOperator
-from tests.unit.specs import plan
+from tests.unit.specs import plan, problems
 
 PROCESSOR: dict[str, Any] = {"join__operator": "streamjoin"}
-
-
-def problems(**changed: Any) -> dict[str, str]:
-    with pytest.raises(SpecError) as error:
-        plan(**changed)
-    return {problem.field: problem.message for problem in error.value.problems}
 
 
 def test_operator_of_a_new_checkpoint_is_the_default() -> None:

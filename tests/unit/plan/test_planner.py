@@ -13,15 +13,9 @@ from job.plan.plan import DeadLetterPlan
 from job.spec.join_conditions import JoinType
 from job.spec.sides import OTHER_SIDE, Side
 from job.spec.start_positions import StartPositions
-from tests.unit.specs import plan
+from tests.unit.specs import plan, problems
 
 FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
-
-
-def problems(**changed: Any) -> dict[str, str]:
-    with pytest.raises(SpecError) as refused:
-        plan(**changed)
-    return {problem.field: problem.message for problem in refused.value.problems}
 
 
 # --- Retention and the ON clause

@@ -5,20 +5,13 @@ from typing import Any
 
 import pytest
 
-from job.errors import SpecError
 from job.plan import tuning
 from job.plan.fingerprint import Change, changes, fingerprint
 from job.spec.engine import Engine
 from job.spec.spec import spec_from_yaml
-from tests.unit.specs import plan, spec_yaml
+from tests.unit.specs import plan, problems, spec_yaml
 
 REAL_TIME: dict[str, Any] = {"engine": "real_time"}
-
-
-def problems(**changed: Any) -> dict[str, str]:
-    with pytest.raises(SpecError) as error:
-        plan(**changed)
-    return {problem.field: problem.message for problem in error.value.problems}
 
 
 def test_engine_is_micro_batch_unless_the_spec_names_another() -> None:
