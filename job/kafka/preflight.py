@@ -6,11 +6,12 @@ for what must be read later.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from confluent_kafka import KafkaError, KafkaException
 
-from job.errors import SecurityError, TopicError
+from job.errors import BrokerError, SecurityError, TopicError
 from job.kafka import acls
 from job.kafka.acls import Grant
 from job.kafka.clients import AclOperation, answer, no_broker
@@ -36,6 +37,7 @@ class TopicUse:
     operations: tuple[Literal["Read", "Write"], ...]
     is_created: bool = False
     """Whether the job creates the topic if it does not exist."""
+    is_in_transactions: bool = False
 
     @property
     def grant(self) -> Grant:
@@ -68,9 +70,9 @@ class TopicsSnapshot:
 def check_topics(plan: JoinPlan, kafka: KafkaAdmin) -> TopicsSnapshot:
     """Read and check all topics of the plan.
 
-    Raises BrokerError if no broker answers, SecurityError if the broker refuses the login or denies
-    access to a topic, TopicError if a topic does not exist, has too many partitions, or has
-    settings with which the broker would refuse records.
+    Raises BrokerError if no broker answers or a partition has no leader, SecurityError if the
+    broker refuses the login or denies access to a topic, TopicError if a topic does not exist, has
+    too many partitions, or has settings with which the broker would refuse records.
     """
     partitions, error = find_topics(plan, kafka)
     if error is not None:
@@ -104,16 +106,14 @@ def _check_partition_counts(plan: JoinPlan, partitions: Mapping[str, int]) -> No
 
 
 def _topic_uses(plan: JoinPlan) -> list[TopicUse]:
-    uses = [
-        *_sources(plan.left),
-        *_sources(plan.right),
-        TopicUse("output.topic", plan.output.topic, ("Write",)),
-    ]
+    uses = [*_sources(plan.left), *_sources(plan.right)]
+    written = partial(TopicUse, is_in_transactions=plan.output.delivery is Delivery.EXACTLY_ONCE)
+    uses.append(written("output.topic", plan.output.topic, ("Write",)))
     if plan.dead_letter is not None:
-        uses.append(TopicUse("dead_letter.topic", plan.dead_letter.topic, ("Write",)))
+        uses.append(written("dead_letter.topic", plan.dead_letter.topic, ("Write",)))
     if plan.output.delivery is Delivery.EXACTLY_ONCE:
         commits = plan.output.commit_topic
-        uses.append(TopicUse("output.commit_topic", commits, ("Read", "Write"), is_created=True))
+        uses.append(written("output.commit_topic", commits, ("Read", "Write"), is_created=True))
     return uses
 
 
@@ -131,11 +131,12 @@ def find_topics(
     """Number of partitions of each topic that exists, and an error with all topics that the job
     cannot use; a SecurityError also has the other rights that are missing.
 
-    Raises BrokerError if no broker answers.
+    Raises BrokerError if no broker answers, or if a partition of a transaction has no leader: the
+    start would end older transactions, and Kafka 4.3.1 would leave the partition out.
     """
     uses = _topic_uses(plan)
     answers, access = kafka.described({use.topic for use in uses}), kafka.access
-    missing, denied, partitions = [], [], {}
+    missing, denied, partitions, without_leader = [], [], {}, []
     for use in uses:
         try:
             description = answer(answers[use.topic])
@@ -153,6 +154,17 @@ def find_topics(
             # Brokers before 2.3 do not return operations.
             if allowed and not {_OPERATIONS[name] for name in use.operations} <= set(allowed):
                 denied.append(use)
+            if use.is_in_transactions:
+                without_leader += [
+                    f"{use.topic}/{partition.id}"
+                    for partition in description.partitions
+                    if partition.leader is None
+                ]
+    if without_leader:
+        raise BrokerError(
+            f"partitions have no leader, so the brokers that store them are down: "
+            f"{', '.join(without_leader)}. Start these brokers"
+        )
     texts = []
     if denied:
         texts.append(

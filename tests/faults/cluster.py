@@ -31,10 +31,11 @@ _ALTER_PARTITION_REASSIGNMENTS = 45
 
 
 class Cluster:
-    """Two running brokers. `kafka` is the first one, which is also the controller."""
+    """Two running brokers. `kafka` is the first one, which is also the controller, and `other` the
+    second one."""
 
     def __init__(self, brokers: Sequence[EmbeddedKafka], proxies: Sequence[Proxy]) -> None:
-        self.kafka = brokers[0]
+        self.kafka, self.other = brokers
         self.proxies = proxies
         servers = ",".join(broker.bootstrap_servers for broker in brokers)
         self._admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
@@ -56,6 +57,19 @@ class Cluster:
     def replicate(self, topic: str) -> None:
         """Give each broker a replica of each partition. The partitions have different leaders."""
         self._set_leaders(topic, {n: _IDS[n % 2] for n in self.leaders(topic)})
+
+    def place_on_other(self, topic: str) -> None:
+        """Return when only the second broker has the partition of the topic."""
+        _reassign(self.kafka.bootstrap_servers, topic, {0: (_IDS[1],)})
+        self.wait_for_leader(topic, _IDS[1])
+
+    def wait_for_leader(self, topic: str, leader: int) -> None:
+        """Of its partition 0. -1: none."""
+        wait_until(
+            lambda: self._reported_leaders(topic)[0] == leader,
+            START_SECONDS,
+            f"the leader of {topic} is {leader}",
+        )
 
     def move_leaders(self, topic: str) -> None:
         """Return when the other broker leads each partition."""

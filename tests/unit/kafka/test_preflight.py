@@ -55,7 +55,10 @@ class Client:
     def _description(self, name: str) -> Any:
         if name not in self.partitions:
             return KafkaError.UNKNOWN_TOPIC_OR_PART
-        partitions = [None] * self.partitions[name]
+        leader = SimpleNamespace(id=1)
+        partitions = [
+            SimpleNamespace(id=number, leader=leader) for number in range(self.partitions[name])
+        ]
         return SimpleNamespace(partitions=partitions, authorized_operations=None)
 
     def describe_configs(self, resources: Any, **_: Any) -> "dict[Any, Future[Any]]":
