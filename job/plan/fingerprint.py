@@ -136,13 +136,16 @@ def check_not_frozen(checkpoint: str, differences: Sequence[Change]) -> None:
             "`checkpoint`, and its query reads the records in state again. If the change is "
             "refused because an interval was interrupted, end it with the old version first"
         )
+    # Those that change/comparison.py refuses.
+    lasting = {f"{side}.deduplicate" for side in SIDES} | {_topic_field(side) for side in SIDES}
+    is_changeable = not any(change.field in lasting for change in differences)
+    continuing = "run `streamjoin change OLD_SPEC NEW_SPEC` to continue with the new ones; or "
     raise FrozenSpecError(
         f"the checkpoint {checkpoint} was started with other settings:\n"
         + "\n".join(lines)
-        + "\nRestore the old values to continue with it; or run `streamjoin change "
-        "OLD_SPEC NEW_SPEC` to continue with the new ones; or set another folder in "
-        "`checkpoint` and start with --new-query (rows now in state are then not joined, "
-        "and results may be delivered again)"
+        + f"\nRestore the old values to continue with it; or {continuing * is_changeable}set "
+        "another folder in `checkpoint` and start with --new-query (rows now in state are then not "
+        "joined, and results may be delivered again)"
     )
 
 

@@ -61,7 +61,5 @@ def call(path: Path, request: Request, seconds: float = ANSWER_SECONDS) -> Respo
             raise ConnectionResetError(f"the job on {path} has ended before it answered")
         response = Response.model_validate_json(line)
     if response.error is not None:
-        raise JobUnavailableError(
-            f"the job on {path} refuses {request.call}: {response.error.message}"
-        )
+        raise JobUnavailableError(f"the job on {path} answers: {response.error.message}")
     return response

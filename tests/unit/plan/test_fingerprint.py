@@ -106,3 +106,16 @@ def test_state_of_another_version_is_refused_by_name_with_the_way_on() -> None:
     ):
         check_not_frozen("file:/c", differences)
     assert "state_format" not in fingerprint(plan())
+
+
+def test_remedy_names_a_change_only_where_a_change_is_possible() -> None:
+    frozen = fingerprint(plan())
+    deduplicated = plan(left__deduplicate={"by": ["ad_id"], "within": "1 hour"})
+    for changed, is_possible in (
+        (plan(left__watermark_delay="1 minute"), True),
+        (plan(left__topic="shown"), False),
+        (deduplicated, False),
+    ):
+        with pytest.raises(FrozenSpecError, match="Restore the old values") as refused:
+            check_not_frozen("file:/c", incompatible_changes(changed, frozen))
+        assert is_possible is ("streamjoin change" in str(refused.value))
