@@ -186,7 +186,7 @@ def test_refused_command_exits_1_with_the_reason(spec: Path, job: SmallJob) -> N
     refused = streamjoin("pause", spec)
 
     assert 1 == refused.exit_code
-    assert "refuses pause: pause is not possible while the query is RUNNING" in refused.stderr
+    assert "answers: pause is not possible while the query is RUNNING" in refused.stderr
 
 
 @pytest.mark.parametrize("command", ["status", "stop", "watch"])
