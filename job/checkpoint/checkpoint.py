@@ -13,6 +13,7 @@
     <checkpoint>/change.json          replay of the records of the query that this one replaces
     <checkpoint>/changed.json         checkpoint that continues this one
     <checkpoint>/requested_change.json   the last change that a client requested (change/files.py)
+    <checkpoint>/filters.json         filters by which the query reads (filters.py)
     <checkpoint>/skipped.json         deleted records that the query has skipped (skipped.py)
     <checkpoint>/topics.json          Kafka's id of each topic that the query uses
     <checkpoint>/lease.json           the job that uses the checkpoint (lease.py)
@@ -46,6 +47,7 @@ from job.checkpoint.documents import (
 from job.checkpoint.folder import Folder
 from job.checkpoint.watermark_history import WatermarkHistory
 from job.errors import CheckpointError
+from job.event_time.filters import Filters
 from job.event_time.interval import Interval
 from job.event_time.partitions import Offsets, Partitions, RecordedEventTimes
 from job.plan.fingerprint import changes, check_not_frozen, frozen_topics
@@ -244,9 +246,8 @@ class Checkpoint:
     def increment_fence(self) -> int:
         """Record and return the number of the next fence. Call it before the fence, so that no two
         fences have the same number."""
-        number = self.fence + 1
-        write_document(self.folder, Fence(number=number))
-        return number
+        write_document(self.folder, Fence(number=self.fence + 1))
+        return self.fence
 
     def move_uncommitted_state(self) -> None:
         """Move the state of a first interval that was interrupted.
@@ -368,7 +369,14 @@ class Checkpoint:
         """
         self.start_at(positions)
         self.allow_replacing_any_query()
-        for document in (ExactlyOnce, RecordedEventTimes, Interval, Replay, SkippedRecords):
+        for document in (
+            ExactlyOnce,
+            RecordedEventTimes,
+            Interval,
+            Replay,
+            SkippedRecords,
+            Filters,
+        ):
             self.folder.remove(document.file_name)
         WatermarkHistory(self.folder).clear()  # its offsets are read again
         if not self.folder.exists("query"):

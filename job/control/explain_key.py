@@ -7,6 +7,7 @@ from threading import Event
 from confluent_kafka import KafkaException
 
 from job.checkpoint.checkpoint import Checkpoint
+from job.checkpoint.filters import earlier_filters
 from job.checkpoint.state_reader import StateReader
 from job.checkpoint.successor import read_replay
 from job.checkpoint.watermark_history import WatermarkHistory
@@ -15,6 +16,7 @@ from job.errors import RequestError
 from job.event_time.history import KEPT, WatermarkLine
 from job.explain.evaluation import KeyEvaluation
 from job.explain.explanation import RunningFacts, explained_key, known_rows
+from job.explain.sentences import unreadable
 from job.explain.topics import KeyTopicsReader
 from job.instants import to_epoch_ms
 from job.kafka.clients import no_broker
@@ -58,7 +60,10 @@ def explain_key(
     access = kafka_access(plan.bootstrap_servers, plan.security, plan.schema_registry)
     try:
         decoded = TopicRecords(plan, access.registry)
-        evaluation = KeyEvaluation(plan, rows_of(reader.spark), request.key, decoded)
+        checkpoint = Checkpoint(reader.spark, plan.checkpoint)
+        evaluation = KeyEvaluation(
+            plan, rows_of(reader.spark), request.key, decoded, earlier_filters(checkpoint)
+        )
         for side in SIDES:
             evaluation.select(side, [])  # Spark analyzes the expressions before the reading begins
         topics = KeyTopicsReader(plan, librdkafka_settings(access), since_ms, caller_gone).read(
@@ -69,7 +74,6 @@ def explain_key(
         raise no_broker(access, error) from error
     except EvaluationError as error:
         raise RequestError(f"the query would fail on the records of this key: {error}") from error
-    checkpoint = Checkpoint(reader.spark, plan.checkpoint)
     history = WatermarkHistory(checkpoint.folder)
     replay, reset = read_replay(checkpoint), status.last_reset
     reset_at = None if reset is None else reset.completed_at
@@ -90,6 +94,11 @@ def explain_key(
         *not_running(status),
         *explained.records,
         *(held_back(status) if explained.waits else ()),
+        *(
+            f"{line}."
+            for side, bad in evaluation.unreadable.items()
+            for line in unreadable(side, bad)
+        ),
         *explained.read,
     ]
     return KeyExplanation(sentences=sentences, left=state["left"], right=state["right"])

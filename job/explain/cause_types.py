@@ -82,6 +82,8 @@ class ResultFiltered:
     """None: the result of the unmatched row."""
     is_null: bool = False
     """Whether output.filter is null, and not false."""
+    earlier: str | None = None
+    """As Pair.earlier_filter."""
 
 
 @dataclass(frozen=True)

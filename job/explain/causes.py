@@ -110,7 +110,7 @@ def _without_result(facts: Facts, record: KeyRecord, joined: list[tuple[KeyRecor
         if join_type.semi_side == other.side and facts.results_of(other):
             return kinds.MatchNotEmitted(other.place)
         if not pair.passes_filter:
-            return kinds.ResultFiltered(other.place, is_null=pair.filter_is_null)
+            return kinds.ResultFiltered(other.place, pair.filter_is_null, pair.earlier_filter)
     other, _ = joined[0]
     stored = facts.stored.get(record.row)
     is_matched = stored is not None and stored.matched is True
@@ -162,7 +162,9 @@ def _without_match(facts: Facts, record: KeyRecord, because: NoMatch | None = No
     if letter is not None:
         return kinds.ResultNotWritten(None, letter.reason, letter)
     if not record.passes_alone:
-        filtered = kinds.ResultFiltered(None, is_null=record.alone_filter_is_null)
+        filtered = kinds.ResultFiltered(
+            None, record.alone_filter_is_null, record.alone_earlier_filter
+        )
         return filtered if is_known else kinds.ExpiredWithoutTrace(until_ms)
     if not is_known or not _may_be_late(facts, record):
         return kinds.ResultNotFound(None)

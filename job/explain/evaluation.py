@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
+from job.event_time.filters import EarlierFilters
+from job.explain.earlier import Decided, EarlierJudgement, without_changed_filters
 from job.explain.facts import (
     Bad,
     Filtered,
@@ -50,9 +52,13 @@ class KeyEvaluation:
         rows: SqlRows,
         key: Sequence[str],
         topics: TopicRecords | None = None,
+        earlier: Sequence[EarlierFilters] = (),
     ) -> None:
-        """`key`: the text of its parts. `topics`: as of SideReader."""
+        """`key`: the text of its parts. `topics`: as of SideReader. `earlier`: oldest first."""
+        self.unreadable: dict[Side, list[tuple[Place, Bad]]] = {side: [] for side in SIDES}
+        """Bad records among those that `select` has read, whose key cannot be read."""
         self._topics = topics
+        self._earlier = earlier
         self._plan = plan
         self._rows = rows
         self._record_key = key[0] if len(key) == 1 else None
@@ -61,21 +67,16 @@ class KeyEvaluation:
     def select(self, side: Side, records: Sequence[InputRecord]) -> list[InputRecord]:
         """The records with the key. A record whose value has no key is selected by the key of the
         Kafka record."""
-        return self.split(side, records)[0]
-
-    def split(
-        self, side: Side, records: Sequence[InputRecord]
-    ) -> tuple[list[InputRecord], list[BadRecord]]:
-        """As `select`; and the other bad records whose key cannot be read."""
-        selected, unreadable = list[InputRecord](), list[BadRecord]()
-        reader = self._reader(side)
+        selected = list[InputRecord]()
+        reader, of_side = self._reader(side), self._plan.side(side)
         with closing(reader):
             for record, each in zip(records, reader.read(records), strict=True):
                 if self._has_key(side, each):
                     selected.append(record)
                 elif isinstance(each, BadRecord) and _has_no_key(each):
-                    unreadable.append(each)
-        return selected, unreadable
+                    bad = Bad(each.reason, each.message)
+                    self.unreadable[side].append((place_of(of_side, record), bad))
+        return selected
 
     def evaluated(self, records: Mapping[Side, Sequence[InputRecord]]) -> Evaluated:
         """`records`: those of the key."""
@@ -88,13 +89,22 @@ class KeyEvaluation:
             return self._evaluated(read, (left, right))
 
     def _reader(self, side: Side) -> SideReader:
-        return SideReader(self._plan, side, self._rows, explains=True, topics=self._topics)
+        plan = without_changed_filters(self._plan, self._earlier)
+        return SideReader(plan, side, self._rows, explains=True, topics=self._topics)
 
     def _evaluated(
         self, read: Mapping[Side, Sequence[_Read]], readers: tuple[SideReader, SideReader]
     ) -> Evaluated:
         output = SimulatedOutput(self._plan, readers, self._rows)
         known = {id(each): self._record(side, each) for side in SIDES for each in read[side]}
+        earlier = EarlierJudgement(self._plan, self._rows, readers, self._earlier)
+        for side in SIDES:
+            decoded = [
+                (each, known[id(each)]) for each in read[side] if isinstance(each, DecodedRow)
+            ]
+            for row, filtered in earlier.of_side(side, decoded):
+                problem = self._problem(self._plan.side(side), row, filtered)
+                known[id(row)] = replace(known[id(row)], problem=problem)
         rows: dict[Side, list[DecodedRow]] = {
             side: [
                 each
@@ -107,8 +117,14 @@ class KeyEvaluation:
         alone = [joined(side, row, None) for side in SIDES for row in rows[side]]
         facts = zip(output.results(alone), output.has_null_filter(alone), strict=True)
         for row, (result, is_null) in zip(entering, facts, strict=True):
+            decided = earlier.of_unmatched(row, known[id(row)])
+            if decided is None:
+                decided = Decided(result is not None, is_null, None)
             known[id(row)] = replace(
-                known[id(row)], passes_alone=result is not None, alone_filter_is_null=is_null
+                known[id(row)],
+                passes_alone=decided.passes,
+                alone_filter_is_null=decided.is_null,
+                alone_earlier_filter=decided.text,
             )
         for side in SIDES:
             for row, original in _duplicates(self._plan.side(side), rows[side]):
@@ -116,7 +132,7 @@ class KeyEvaluation:
                 known[id(row)] = replace(known[id(row)], duplicate_of=place)
         pairs = {
             (known[id(left)].place, known[id(right)].place): pair
-            for left, right, pair in self._pairs(rows, readers, output)
+            for left, right, pair in self._pairs(rows, readers, output, earlier)
         }
         return Evaluated(tuple(known.values()), pairs)
 
@@ -125,6 +141,7 @@ class KeyEvaluation:
         rows: Mapping[Side, Sequence[DecodedRow]],
         readers: tuple[SideReader, SideReader],
         output: SimulatedOutput,
+        earlier: EarlierJudgement,
     ) -> Iterator[tuple[DecodedRow, DecodedRow, Pair]]:
         condition = PairCondition(self._plan, readers, self._rows)
         both = [
@@ -141,6 +158,10 @@ class KeyEvaluation:
         for left, right in both:
             is_met = (id(left), id(right)) in results
             result = results.get((id(left), id(right)))
+            decided = earlier.of_pair(left, right) if is_met else None
+            if decided is None:
+                is_null = nulls.get((id(left), id(right)), False)
+                decided = Decided(result is not None, is_null, None)
             yield (
                 left,
                 right,
@@ -148,9 +169,10 @@ class KeyEvaluation:
                     distance_ms=(right.event_time_us - left.event_time_us) // MICROS_PER_MS,
                     is_in_window=self._is_in_window(left, right, condition),
                     meets_condition=is_met,
-                    passes_filter=result is not None,
+                    passes_filter=decided.passes,
                     failed_field=None if result is None else result.failed_field,
-                    filter_is_null=nulls.get((id(left), id(right)), False),
+                    filter_is_null=decided.is_null,
+                    earlier_filter=decided.text,
                 ),
             )
 
@@ -172,11 +194,17 @@ class KeyEvaluation:
             problem=self._problem(plan, read),
         )
 
-    def _problem(self, side: SidePlan, read: _Read) -> Problem | None:
+    def _problem(
+        self, side: SidePlan, read: _Read, earlier: Decided | None = None
+    ) -> Problem | None:
+        """`earlier`: what the filter of the side decided when the record was read. None: it has
+        not changed, or there is none."""
         if isinstance(read, BadRecord):
             return Bad(read.reason, read.message)
         if isinstance(read, OtherRecord):
             return Filtered(_filter_text(side, read.record))
+        if earlier is not None and not earlier.passes:
+            return Filtered(earlier.text or "", earlier.is_null)
         if not read.passes_filter:
             is_null = read.filter_is_null and not _is_dropped_tombstone(side, read.record)
             return Filtered(_filter_text(side, read.record), is_null)

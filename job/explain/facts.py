@@ -68,6 +68,8 @@ class KeyRecord:
     """Whether output.filter is true for the row without a match."""
     alone_filter_is_null: bool = False
     """Whether output.filter is null for the row without a match."""
+    alone_earlier_filter: str | None = None
+    """As Pair.earlier_filter, for the row without a match."""
     duplicate_of: Place | None = None
     """Earlier record of the side with the same id of `deduplicate`."""
 
@@ -90,6 +92,8 @@ class Pair:
     """Field of the spec that fails on the result."""
     filter_is_null: bool = False
     """Whether output.filter is null."""
+    earlier_filter: str | None = None
+    """The filter that decided, if it has changed since: its field, text and end."""
 
     @property
     def matches(self) -> bool:

@@ -3,6 +3,7 @@
 A running join and `streamjoin simulate --explain` use the same sentences.
 """
 
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from job.explain import cause_types as kinds
@@ -32,6 +33,19 @@ def subject(record: KeyRecord) -> str:
     time = record.event_time_ms
     at = "" if time is None else f" (event time {time_text(time)})"
     return f"{_place(record.side, record.place)}{at}"
+
+
+def unreadable(side: Side, bad: Sequence[tuple[Place, Bad]]) -> Iterator[str]:
+    """About the records whose key cannot be read, if there are some."""
+    if not bad:
+        return
+    (place, first), count = bad[0], len(bad)
+    records = "record has a key" if count == 1 else "records have keys"
+    message = f": {first.message}" if first.message else ""
+    yield (
+        f"{count:,} {side} {records} that cannot be read, and may be of this key: the first is "
+        f"{place} ({first.reason}{message})"
+    )
 
 
 def _what(facts: Facts, record: KeyRecord, cause: Cause) -> str:
@@ -349,6 +363,7 @@ def _filtered(problem: Filtered) -> str:
 def _output_filter(facts: Facts, cause: kinds.ResultFiltered) -> str:
     expression = facts.plan.output.filter
     text = "output.filter" if expression is None else f"output.filter ({expression.text})"
+    text = text if cause.earlier is None else f"{cause.earlier},"
     return f"{text} is null, so it dropped" if cause.is_null else f"{text} dropped"
 
 

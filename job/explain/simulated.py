@@ -7,15 +7,13 @@ from job.event_time.history import Bounds
 from job.explain.causes import causes
 from job.explain.evaluation import KeyEvaluation, place_of
 from job.explain.facts import Facts, Letter, Result, RowId
-from job.explain.sentences import sentence
+from job.explain.sentences import sentence, unreadable
 from job.plan.plan import JoinPlan
 from job.plan.record_checks import EXPRESSION_FAILED
 from job.plan.result_id import Place
-from job.plan.side_plan import SidePlan
 from job.semantics.cli import Simulation, SimulationError, simulated, simulation_errors
 from job.semantics.input_records import InputRecord
 from job.semantics.simulate import DEFAULT_BATCH_SIZE, SimulatedBatch
-from job.semantics.simulated_side import BadRecord
 from job.spec.sides import SIDES, Side
 from job.sql.rows import SqlRows
 
@@ -44,11 +42,10 @@ def explained(simulation: Simulation, rows: SqlRows, key: str) -> list[str]:
     if len(parts) != count:
         raise SimulationError(f"--explain: the key has {count} parts: write them joined by commas")
     evaluation = KeyEvaluation(plan, rows, parts)
-    read = {side: evaluation.split(side, simulation.records[side]) for side in SIDES}
-    of_key = {side: read[side][0] for side in SIDES}
-    unreadable = [line for side in SIDES for line in _unreadable(plan.side(side), read[side][1])]
+    of_key = {side: evaluation.select(side, simulation.records[side]) for side in SIDES}
+    others = [line for side in SIDES for line in unreadable(side, evaluation.unreadable[side])]
     if not any(of_key.values()):
-        return [f"no record has the key {key}", *unreadable]
+        return [f"no record has the key {key}", *others]
     evaluated = evaluation.evaluated(of_key)
     batches = simulation.batches
     facts = Facts(
@@ -62,20 +59,7 @@ def explained(simulation: Simulation, rows: SqlRows, key: str) -> list[str]:
         watermarks=dict(_watermarks(plan, batches)),
         watermark_ms=batches[-1].watermarks.eviction if batches else None,
     )
-    return [*(sentence(facts, record, cause) for record, cause in causes(facts)), *unreadable]
-
-
-def _unreadable(side: SidePlan, bad: Sequence[BadRecord]) -> Iterator[str]:
-    """A line about the records whose key cannot be read, if there are some."""
-    if not bad:
-        return
-    first, count = bad[0], len(bad)
-    records = "record has a key" if count == 1 else "records have keys"
-    topic, partition, offset = place_of(side, first.record)
-    yield (
-        f"{count:,} {side.side} {records} that cannot be read, and may be of this key: the first "
-        f"is {topic}/{partition}/{offset} ({first.reason}: {first.message})"
-    )
+    return [*(sentence(facts, record, cause) for record, cause in causes(facts)), *others]
 
 
 def _results(plan: JoinPlan, batches: Sequence[SimulatedBatch]) -> Iterator[Result]:

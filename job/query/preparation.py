@@ -9,6 +9,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from job.checkpoint.checkpoint import Checkpoint
+from job.checkpoint.filters import record_filters
 from job.checkpoint.maintenance import remove_temporary_files, repair_logs
 from job.checkpoint.skipped import read_skipped
 from job.checkpoint.successor import check_not_changed, read_replay_to_run
@@ -21,6 +22,7 @@ from job.formats.pinning import check_schema_evolution
 from job.formats.registration import ensure_registered
 from job.formats.registry import RegistryAccess
 from job.formats.schemas import OutputSchema
+from job.instants import to_epoch_ms
 from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.preflight import TopicsSnapshot, check_topics
 from job.kafka.retention import check_added_topics, check_retention, next_offsets
@@ -120,6 +122,7 @@ class Preparation:
         if (starts := checkpoint.start_positions) is not None:
             plan = plan.starting_at(starts)
         self._check_unread_records(checkpoint, plan, topics.kafka, replay)
+        record_filters(checkpoint, plan, to_epoch_ms(now))
         return _with_output_schemas(plan, access.registry), limits_of(topics)
 
     def _with_found_topics(

@@ -108,7 +108,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "sql_problems",
         "validation",
     ),
-    "event_time": ("partitions", "empty_tails", "watermark", "fair_reading", "interval", "history"),
+    "event_time": (
+        *("partitions", "empty_tails", "watermark", "fair_reading", "interval", "history"),
+        "filters",
+    ),
     "replay": ("cut", "replay"),
     "kafka": (
         *("msk", "security", "reset_remedy"),
@@ -129,8 +132,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "compare": ("span", "values", "results", "report", "outputs"),
     "semantics": (),
     "explain": (
-        *("facts", "cause_types", "causes", "sentences", "evaluation", "simulated", "topics"),
-        *("read_sentences", "explanation"),
+        *("facts", "cause_types", "causes", "sentences", "earlier", "evaluation", "simulated"),
+        *("topics", "read_sentences", "explanation"),
     ),
     "proposal": (
         *("prompts", "sample", "columns", "record_keys", "envelopes", "csv_values", "values"),
@@ -167,6 +170,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
             "folder",
             "watermark_history",
             "checkpoint",
+            "filters",
             "local",
             "skipped",
             "frozen",

@@ -1,0 +1,48 @@
+"""Records the filters by which a query reads, and finds those of earlier records."""
+
+from collections.abc import Mapping, Sequence
+
+from job.checkpoint.checkpoint import Checkpoint
+from job.checkpoint.documents import read_document, write_document
+from job.event_time.filters import EarlierFilters, Filter, Filters
+from job.plan.plan import JoinPlan
+from job.spec.expressions import Expression
+
+_EARLIER_MAX = 20
+
+
+def record_filters(checkpoint: Checkpoint, plan: JoinPlan, now_ms: int) -> None:
+    """Called before each start of the query."""
+    present, known = _filters(plan), read_document(checkpoint.folder, Filters)
+    if known is not None and known.present == present:
+        return
+    earlier = [] if known is None else known.earlier
+    last = checkpoint.last_batch_id
+    batch = None if last is None else checkpoint.batch(last)
+    if known is not None and batch is not None:
+        of_before = EarlierFilters(
+            until_ms=now_ms,
+            offsets=batch.ends,
+            watermark_ms=batch.watermark_ms,
+            filters=known.present,
+        )
+        earlier = [*earlier, of_before][-_EARLIER_MAX:]
+    write_document(checkpoint.folder, Filters(present=present, earlier=earlier))
+
+
+def earlier_filters(checkpoint: Checkpoint) -> Sequence[EarlierFilters]:
+    """Oldest first."""
+    known = read_document(checkpoint.folder, Filters)
+    return [] if known is None else known.earlier
+
+
+def _filters(plan: JoinPlan) -> dict[str, Filter | None]:
+    written: Mapping[str, Expression | None] = {
+        "left.filter": plan.left.filter,
+        "right.filter": plan.right.filter,
+        "output.filter": plan.output.filter,
+    }
+    return {
+        field: None if each is None else Filter(text=each.text, sql=each.sql)
+        for field, each in written.items()
+    }
