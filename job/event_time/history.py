@@ -1,4 +1,4 @@
-"""History of the watermark: a line a minute, kept for seven days. Pure.
+"""History of the watermark: a line a minute, more after a start, kept for seven days. Pure.
 
 The lines show which watermark a row met when the query read it, and the pace of the watermark.
 """
@@ -15,6 +15,9 @@ from job.document import Document
 from job.spec.sides import Side
 
 LINE_EVERY = timedelta(minutes=1)
+LINE_AFTER_START = timedelta(seconds=5)
+START = timedelta(minutes=2)
+"""After a start the watermark jumps, and many rows are late."""
 KEPT = timedelta(days=7)
 _HOUR_MS = 3_600_000
 _PACE_MS = 180_000
@@ -120,15 +123,17 @@ def stands(batches: Sequence[tuple[int, int, int | None]], now_ms: int) -> bool:
 def pace(
     lines: Sequence[WatermarkLine], now_ms: int, watermark_ms: int | None, interval_ms: int = 0
 ) -> Pace | None:
-    """Pace of the last three minutes since the last jump. None: the history is too short.
-    `interval_ms`: length of an interval, within which the watermark does not advance."""
+    """Pace of the last three minutes, since the last start of a job and the last jump. None: the
+    history is too short. `interval_ms`: length of an interval, within which the watermark does not
+    advance."""
     if interval_ms > _INTERVAL_MS_MAX:
         return None
-    recent = [
-        (line.at_ms, line.watermark_ms)
-        for line in lines
-        if line.watermark_ms is not None and now_ms - _PACE_MS <= line.at_ms < now_ms
-    ]
+    recent: list[tuple[int, int]] = []
+    for line in lines:
+        if line.watermark_ms is None:
+            recent.clear()  # The job has started: nothing was read for some time.
+        elif now_ms - _PACE_MS <= line.at_ms < now_ms:
+            recent.append((line.at_ms, line.watermark_ms))
     if watermark_ms is None or not recent:
         return None
     points = _since_last_jump([*recent, (now_ms, watermark_ms)])

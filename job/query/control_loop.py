@@ -19,7 +19,7 @@ from job.checkpoint.watermark_history import WatermarkHistory
 from job.delivery.record_writer import RecordWriter
 from job.delivery.sink import RunningQuery
 from job.errors import QueryError
-from job.event_time.history import LINE_EVERY
+from job.event_time.history import LINE_AFTER_START, LINE_EVERY, START
 from job.event_time.partitions import Offsets, Partitions
 from job.plan.plan import JoinPlan
 from job.protocol.reports import ChangeReport
@@ -110,6 +110,7 @@ class ControlLoop:
         self._stats.partitions = state.partitions
         self._written: Partitions | None = state.partitions
         self._history = WatermarkHistory(run.checkpoint.folder)
+        self._began_at = clock()
         self._history_at = -math.inf
         self._closed = threading.Event()
         self._writing = threading.Lock()
@@ -265,14 +266,16 @@ class ControlLoop:
                 _log.warning("event_times_not_written", reason=str(error).partition("\n")[0])
 
     def _write_history(self) -> None:
-        """Add a line to the watermark history, once a minute.
+        """Add a line to the watermark history, once a minute, and more often after the start.
 
         In a replay there is none: rows are not late there, whatever the watermark.
         """
         now = self._clock()
-        if self.state.is_replaying:
+        if self.state.is_replaying or self._resources.lease_is_lost:
             return
-        if now < self._history_at + LINE_EVERY.total_seconds() or self._resources.lease_is_lost:
+        is_start = now < self._began_at + START.total_seconds()
+        every = LINE_AFTER_START if is_start else LINE_EVERY
+        if now < self._history_at + every.total_seconds():
             return
         self._history_at = now
         try:

@@ -64,6 +64,15 @@ def test_watermark_that_stands_reaches_no_time() -> None:
     assert pace([line(19, None)], now_ms=20 * 60_000, watermark_ms=100) is None
 
 
+def test_pace_before_the_last_start_does_not_count() -> None:
+    lines = [line(18, 0), line(19, 60_000), line(19, None)]
+    assert pace(lines, now_ms=20 * 60_000, watermark_ms=60_000) is None
+
+    again = pace([*lines, line(19, 60_000)], now_ms=20 * 60_000, watermark_ms=60_000)
+    assert again is not None
+    assert again.clock_ms(70_000) is None
+
+
 def test_pace_is_that_since_the_last_jump() -> None:
     now = 20 * 60_000
     # An hour is read in the seventeenth minute.
