@@ -15,6 +15,7 @@ from job.protocol.reports import (
     ResetReport,
 )
 from job.protocol.status import Failure, JobStatus, Phase, QueryState, utc_time
+from job.spec.engine import Engine
 from job.spec.sides import Side
 from job.spec.start_positions import SideStartPositions
 
@@ -182,6 +183,8 @@ class QueryView(View):
     """Join type of the spec."""
     delivery: str
     """exactly_once or at_least_once."""
+    engine: Engine
+    """Engine of the spec."""
     state: QueryState
     """State of the query."""
     diagnosis: str

@@ -1,7 +1,7 @@
 """The state of a running job as lines of text. Pure."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from job.api.offsets import OffsetsView
@@ -10,6 +10,7 @@ from job.protocol.latency import LATENCY_WINDOW
 from job.protocol.reports import CommandReport
 from job.protocol.status import Failure, QueryState
 from job.spec.durations import duration_text, rounded_text
+from job.spec.engine import Engine
 from job.spec.sides import SIDES
 
 UNKNOWN = "-"
@@ -69,7 +70,7 @@ def event_lines(query: QueryView) -> Iterator[str]:
         if over_at is None:
             yield f"last failure at {at}: {failure.message}"
         else:
-            first = _SENTENCE_END.split(failure.message, maxsplit=1)[0].rstrip(".")
+            first = _SENTENCE_END.split(failure.message, maxsplit=1)[0].rstrip(".:")
             yield f"last failure at {at}, over since {clock(over_at)}: {failure.code}, {first}."
     if query.commands:
         yield _command(query.commands[-1])
@@ -100,6 +101,13 @@ def side_rows(query: QueryView, now: datetime) -> Iterator[tuple[str, tuple[str,
     yield row("unread", (number(side.offsets_behind_latest_total) for side in sides))
     yield row("newest event", (behind(side.event_time_max, now) for side in sides))
     yield row("bad records", map(_bad, sides))
+    for name, counts in (
+        ("filtered", [side.filtered_records for side in sides]),
+        ("null keys", [side.null_key_records for side in sides]),
+        ("duplicates", [side.duplicate_rows for side in sides]),
+    ):
+        if any(counts):
+            yield row(name, map(number, counts))
     yield row("rows in state", (_counted(side.state_rows, query, now) for side in sides))
 
 
@@ -113,8 +121,12 @@ def _counted(rows: int | None, query: QueryView, now: datetime) -> str:
 
 
 def _bad(side: SideView) -> str:
+    return _by_reason(side.bad_records)
+
+
+def _by_reason(counts: Mapping[str, int]) -> str:
     """`3: 2 malformed_json, 1 tombstone`"""
-    reasons = {reason: count for reason, count in side.bad_records.items() if count}
+    reasons = {reason: count for reason, count in counts.items() if count}
     total = number(sum(reasons.values()))
     listed = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items()))
     return f"{total}: {listed}" if listed else total
@@ -126,6 +138,10 @@ def query_rows(query: QueryView, now: datetime) -> Iterator[tuple[str, str]]:
     output = query.output
     ends = number(output.end_offsets_total)
     yield "output", f"{output.topic or UNKNOWN}, sum of its end offsets {ends}"
+    if query.filtered_results:
+        yield "filtered", f"{query.filtered_results:,} results were dropped by output.filter"
+    if any(output.bad_results.values()):
+        yield "bad results", _by_reason(output.bad_results)
     if query.latency is not None or query.state is QueryState.RUNNING:
         yield "latency", _latency(query)
     yield "late rows", number(query.late_rows)
@@ -134,6 +150,8 @@ def query_rows(query: QueryView, now: datetime) -> Iterator[tuple[str, str]]:
         records = f"{batch.input_records:,} records, {batch.output_records:,} results"
         yield "last batch", f"{batch.duration_seconds:.2f} s, {records}"
         yield "its phases", _phases(batch)
+        if batch.state_rows is not None:
+            yield "state rows", f"{batch.state_rows:,} of both sides, after it"
     if query.brokers is not None and not query.brokers.reachable:
         yield "brokers", f"no answer: {query.brokers.error}"
 
@@ -143,9 +161,9 @@ def _latency(query: QueryView) -> str:
     if (latency := query.latency) is not None:
         p50, p99 = latency.p50_seconds, latency.p99_seconds
         return f"p50 {p50:.2f} s, p99 {p99:.2f} s, of the records of {minutes}"
-    if query.phase is None:
+    if query.engine is Engine.MICRO_BATCH:
         return f"no records in {minutes}"
-    return "not measured with engine real_time: compare the Kafka timestamps of results and records"
+    return "engine real_time does not measure it: see `streamjoin output verify SPEC`"
 
 
 def _phases(batch: BatchView) -> str:
@@ -169,7 +187,7 @@ def _watermark(query: QueryView, now: datetime) -> str:
 def lag_lines(offsets: OffsetsView, now: datetime) -> Iterator[str]:
     """The answer of `streamjoin lag`: a line per side and partition."""
     rows: list[Sequence[str]] = [
-        ("side", "topic", "partition", "position", "end", "behind", "event time", "how late")
+        ("side", "topic", "partition", "position", "end", "behind", "event time", "behind now")
     ]
     for side in SIDES:
         view = offsets.side(side)
@@ -180,7 +198,7 @@ def lag_lines(offsets: OffsetsView, now: datetime) -> Iterator[str]:
                     *(side, topic or view.topic or UNKNOWN, number_of_partition),
                     *map(number, (partition.read, partition.latest, partition.behind_latest)),
                     UNKNOWN if partition.event_time is None else clock(partition.event_time),
-                    behind(partition.event_time, now),
+                    _age(partition.event_time, now),
                 )
             )
     yield from aligned(rows, right={3, 4, 5})
@@ -214,6 +232,12 @@ def number(count: int | None) -> str:
 
 def clock(time: datetime) -> str:
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+def _age(time: datetime | None, now: datetime) -> str:
+    if time is None:
+        return UNKNOWN
+    return f"{'-' * (now < time)}{rounded_text(abs(now - time))}"
 
 
 def behind(time: datetime | None, now: datetime) -> str:

@@ -136,17 +136,14 @@ class QueryRunner:
             name=self._plan.name,
             join_type=self._plan.join_type.value,
             delivery=self._plan.output.delivery.value,
+            engine=self._plan.engine,
             state=self._machine.state,
             started_at=self._started_at,
             state_since=self._machine.since,
             watermark_delay_ms={
                 side: milliseconds(self._plan.side(side).watermark_delay) for side in SIDES
             },
-            topics={
-                side: list(topics.names)
-                for side, topics in self._stats.topics.items()
-                if topics.are_several
-            },
+            topics=self._stats.several_topics,
             phase=self._starter.phase,
             idle=dict(self._idle_sides.idle),
             query_id=last.query_id if last else None,
@@ -372,7 +369,7 @@ class QueryRunner:
         """Wait for the next retry. A permanent error ends the job, or waits for a command."""
         self._starter.forget_phase()
         self._redaction.scrub_error(error)  # Spark's messages contain the options of a source.
-        error.name_spec_file(self._spec_file.path)
+        self._spec_file.name_in(error)
         self._change.query_failed(error, self._resources)
         self._resources.release_if_dead(is_retried=error.retryable)
         self._stats.on_failure(error)

@@ -20,6 +20,7 @@ from job.protocol.reports import (
     StateCount,
 )
 from job.protocol.totals import SideTotals, Totals
+from job.spec.engine import Engine
 from job.spec.sides import Side
 from job.spec.source_topics import SourceTopics
 
@@ -63,6 +64,7 @@ class JobStatus(_Value):
     name: str
     join_type: str
     delivery: str
+    engine: Engine = Engine.MICRO_BATCH
     state: QueryState
     started_at: datetime
     """Start of the job's process."""

@@ -344,6 +344,12 @@ class QueryStats:
             return self._batches[-1] if self._batches else None
 
     @property
+    def several_topics(self) -> dict[Side, list[str]]:
+        """Names of the topics of each side that has several."""
+        topics = self.topics.items()
+        return {side: list(of_side.names) for side, of_side in topics if of_side.are_several}
+
+    @property
     def next_batch_id(self) -> int | None:
         """The batch after the last one that has ended. None: no run has begun yet."""
         with self._lock:

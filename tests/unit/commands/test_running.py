@@ -17,7 +17,8 @@ from job.api.query import QueryView
 from job.api.texts import side_rows
 from job.protocol.calls import Explain, State
 from job.protocol.reports import CommandReport
-from job.protocol.status import Phase, QueryState
+from job.protocol.status import QueryState
+from job.spec.engine import Engine
 from tests.unit.commands.called import streamjoin
 from tests.unit.service.answers import all_answers
 from tests.unit.service.browser import serving_page
@@ -79,11 +80,11 @@ def test_status_shows_the_longest_phases_of_the_last_batch(spec: Path, job: Smal
 
 
 def test_status_without_latency_gives_the_reason(spec: Path, job: SmallJob) -> None:
-    for phase, reason in (
-        (None, "no records in the last 5 minutes"),
-        (Phase.REAL_TIME, "not measured with engine real_time: compare the Kafka timestamps"),
+    for engine, reason in (
+        (Engine.MICRO_BATCH, "no records in the last 5 minutes"),
+        (Engine.REAL_TIME, "engine real_time does not measure it: see `streamjoin output verify"),
     ):
-        job.current = job.current.model_copy(update={"latency": None, "phase": phase})
+        job.current = job.current.model_copy(update={"latency": None, "engine": engine})
         assert f"latency     {reason}" in streamjoin("status", spec).stdout
 
 
@@ -167,7 +168,7 @@ def test_lag_has_a_line_per_partition(spec: Path, job: SmallJob) -> None:
 
     assert ["left", "impressions", "0", "90", "100", "10", "-", "-"] == lines[1].split()
     assert ["left", "impressions", "1", "100", "105", "5"] == lines[2].split()[:6]
-    assert lines[2].endswith("behind now")
+    assert lines[2].endswith(" h")
     answered = json.loads(streamjoin("lag", spec, "--json").stdout)
     assert 10 == answered["left"]["partitions"]["0"]["behind_latest"]
     polled = datetime.fromisoformat(answered["answered_at"])

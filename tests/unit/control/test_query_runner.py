@@ -63,7 +63,8 @@ def runner_of(joined: JoinPlan, monkeypatch: pytest.MonkeyPatch) -> QueryRunner:
     running = PlannedSpec(written, joined)
     change = ChangeRequest(running, lambda _: joined, settings, redaction, PlannerOfTests())
     stats = QueryStats(joined.topics, joined.deduplicated)
-    file = MagicMock(take_for=lambda _: None, path=Path("ads/join.yaml"))
+    file = MagicMock(take_for=lambda _: None)
+    file.name_in = lambda error: error.name_spec_file(Path("ads/join.yaml"))
     return QueryRunner(
         *(
             joined,

@@ -45,6 +45,7 @@ def test_query_has_its_last_batch_lag_and_watermark(path: Path) -> None:
         "name": "ad_attribution",
         "join_type": "left_outer",
         "delivery": "exactly_once",
+        "engine": "micro_batch",
         "state": "RUNNING",
         "diagnosis": "30 results were written.",
         "allowed_commands": ["pause", "resume", "stop", "restart"],
