@@ -21,6 +21,7 @@ _ZONE_STEP, _ZONE_MAX = timedelta(minutes=15), timedelta(hours=14)
 _ZONE_MIN = timedelta(minutes=30)
 _ZONE_TOLERANCE = timedelta(seconds=30)
 _MOSTLY = 0.5
+_FAR_AHEAD = timedelta(minutes=1)
 _NO_MATCH = "No row has matched since the job started"
 
 
@@ -322,4 +323,16 @@ def _results(status: JobStatus) -> str:
     text = f"{totals.output_records:,} {results} written since the job started{unmatched}"
     if unread := _unread(status):
         return f"{text}; {unread:,} unread records."
-    return f"{text}." if status.brokers is None else f"{text}; all records are read."
+    text = f"{text}." if status.brokers is None else f"{text}; all records are read."
+    return " ".join([text, *_standing(status)])
+
+
+def _standing(status: JobStatus) -> Iterator[str]:
+    """What holds the watermark back, if one side is far ahead of the other."""
+    slower = status.watermark_held_back_by
+    if slower is None:
+        return
+    watermark = status.side_watermark(slower)
+    ahead = status.side_watermark(OTHER_SIDE[slower])
+    if watermark is None or ahead is None or ahead - watermark >= _FAR_AHEAD:
+        yield from held_back(status)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from job.instants import utc_text
-from job.protocol.status import JobStatus, QueryState
+from job.protocol.status import JobStatus, QueryState, utc_time
 from job.spec.durations import rounded_text
 from job.spec.sides import OTHER_SIDE, SIDES, Side
 
@@ -68,11 +68,27 @@ def _slower_side(status: JobStatus, slower: Side) -> str:
         )
     longer_ms = status.watermark_delay_ms[slower] - status.watermark_delay_ms[other]
     by_delay = min(timedelta(milliseconds=longer_ms), ahead - watermark)
-    because = ""
-    if 2 * by_delay >= ahead - watermark:
-        because = f", {rounded_text(by_delay)} of it because {slower}.watermark_delay is longer"
-    return (
+    begin = (
         f"The {slower} side holds the watermark back, at {utc_text(watermark)}: the {other} side "
-        f"is {rounded_text(ahead - watermark)} ahead{because}. The watermark advances when newer "
-        f"{slower} records arrive."
+        f"is {rounded_text(ahead - watermark)} ahead"
     )
+    advances = f"The watermark advances when newer {slower} records arrive"
+    if 2 * by_delay >= ahead - watermark:
+        delay = f"{rounded_text(by_delay)} of it because {slower}.watermark_delay is longer"
+        return f"{begin}, {delay}. {advances}."
+    without = "" if slower in status.idle else f"; without them it needs `{slower}.idle_after`"
+    return f"{begin}. {_read(status, slower)}. {advances} that can be read{without}."
+
+
+def _read(status: JobStatus, side: Side) -> str:
+    """What was read of a side without unread records."""
+    totals, times = status.side_totals(side), status.event_times.get(side)
+    newest_ms = totals.event_time_max_ms if times is None else times.event_time_ms
+    newest = utc_time(newest_ms)
+    assert newest is not None
+    bad = sum(totals.bad_records.values())
+    text = f"All of its records are read, and the newest event time is {utc_text(newest)}"
+    if not bad:
+        return text
+    reasons = ", ".join(f"{n:,} {reason}" for reason, n in totals.bad_records.items() if n)
+    return f"{text}; {bad:,} of its {totals.records:,} records are bad ({reasons})"

@@ -7,6 +7,7 @@ import pytest
 from job.control.watermark_sentences import held_back, not_running
 from job.instants import to_epoch_ms
 from job.protocol.status import QueryState
+from job.protocol.totals import SideTotals
 from tests.unit.service.builders import NO_BROKER, NOW, batch, event_times, status_after
 
 NOW_MS, MINUTE_MS = to_epoch_ms(NOW), 60_000
@@ -37,7 +38,10 @@ def test_query_that_emits_nothing_is_named(state: QueryState, text: str) -> None
             event_times(NOW_MS - MINUTE_MS),
             (
                 "The right side holds the watermark back, at 2026-11-20T11:58:48.500Z: the left "
-                "side is 1 min 2 s ahead. The watermark advances when newer right records arrive."
+                "side is 1 min 2 s ahead. All of its records are read, and the newest event time "
+                "is 2026-11-20T11:59:00.000Z; 3 of its 10 records are bad (3 malformed_json). The "
+                "watermark advances when newer right records arrive that can be read; without them "
+                "it needs `right.idle_after`."
             ),
         ),
         (
@@ -77,7 +81,8 @@ def test_query_that_emits_nothing_is_named(state: QueryState, text: str) -> None
     ],
 )
 def test_what_holds_the_watermark_back_is_named(left: Any, right: Any, text: str) -> None:
-    held = RUNNING.model_copy(update={"event_times": {"left": left, "right": right}})
+    times = {"left": left, "right": right}
+    held = RUNNING.model_copy(update={"event_times": times, "idle": {}})
 
     assert [text] == list(held_back(held))
 
@@ -87,3 +92,17 @@ def test_idle_side_is_named() -> None:
 
     [sentence] = held_back(idle)
     assert sentence.startswith("The right side is idle: its event time follows the clock")
+
+
+def test_bad_records_of_the_slower_side_are_named() -> None:
+    times = {"left": event_times(NOW_MS), "right": event_times(NOW_MS - MINUTE_MS)}
+    totals = RUNNING.totals.model_copy(
+        update={"right": SideTotals(records=40, bad_records={"schema_mismatch": 10})}
+    )
+    held = RUNNING.model_copy(
+        update={"event_times": times, "totals": totals, "idle": {"right": False}}
+    )
+
+    [sentence] = held_back(held)
+    assert "10 of its 40 records are bad (10 schema_mismatch)" in sentence
+    assert "idle_after" not in sentence  # it is set
