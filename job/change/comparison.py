@@ -17,6 +17,7 @@ from job.spec.sides import SIDES, Side
 
 # Results do not depend on them, except on late rows by the engine.
 _WITHOUT_EFFECT = {"state_partitions", "engine", "join.operator"}
+_NONE = "none"
 _PAIRS = ("join.match_window", "join.window", "join.condition", "join.null_safe", "left.key")
 # Also settings that decide which records enter the join.
 _MATCHING = (
@@ -32,6 +33,8 @@ _MATCHING = (
 class Comparison:
     changes: tuple[Change, ...]
     """Changed settings that the state depends on. Empty: the state has the same meaning in both."""
+    others: tuple[Change, ...]
+    """Other changed settings that decide which records and results there are."""
     effects: tuple[str, ...]
     """Sentences about the effects on results near the cut."""
     expired: tuple[Expired, ...]
@@ -47,7 +50,8 @@ def compare(old: JoinPlan, new: JoinPlan, *, is_shadow: bool = False) -> Compari
     if problems:
         raise SpecError(problems)
     changed = tuple(changes(fingerprint(old), fingerprint(new)))
-    return Comparison(changed, tuple(_effects(old, new, changed)), tuple(_expired(old, new)))
+    effects, expired = tuple(_effects(old, new, changed)), tuple(_expired(old, new))
+    return Comparison(changed, tuple(_others(old, new)), effects, expired)
 
 
 def _problems_of_one_name(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
@@ -317,6 +321,33 @@ def _reading(plan: JoinPlan) -> dict[str, object]:
             for side, of_side in sides.items()
         },
         "on_null_key": plan.null_keys_pass,
+    }
+
+
+def _others(old: JoinPlan, new: JoinPlan) -> Iterator[Change]:
+    before, after = _texts(old), _texts(new)
+    for field in sorted({*before, *after}):
+        was, now = before.get(field, _NONE), after.get(field, _NONE)
+        if was != now:
+            yield Change(field, was, now)
+
+
+def _texts(plan: JoinPlan) -> dict[str, str]:
+    """Settings outside of the fingerprint, by field, as written."""
+    output = plan.output
+    written = {
+        **{f"{side}.filter": plan.side(side).filter for side in SIDES},
+        **{f"output.columns.{name}": part for name, part in output.columns.items()},
+        **{f"output.headers.{name}": part for name, part in output.headers.items()},
+        "output.key": output.key,
+        "output.partition_by": output.partition_by,
+        "output.filter": output.filter,
+    }
+    texts = {field: each.text for field, each in written.items() if each is not None}
+    return texts | {
+        "output.topic": output.topic,
+        "output.delivery": output.delivery.value,
+        **{f"{side}.min_event_time": str(plan.side(side).min_event_time) for side in SIDES},
     }
 
 

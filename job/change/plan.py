@@ -47,7 +47,7 @@ def _facts(plan: ChangePlan, cores: int) -> dict[str, Any]:
     return {
         "changes": [
             {"field": change.field, "old": change.frozen, "new": change.wanted}
-            for change in plan.comparison.changes
+            for change in (*plan.comparison.changes, *plan.comparison.others)
         ],
         "effects": list(plan.comparison.effects),
         "repeated_first": None
@@ -85,7 +85,7 @@ def _lines(plan: ChangePlan, facts: Mapping[str, Any]) -> Iterator[str]:
     yield "What changes"
     if not plan.comparison.changes:
         yield "  no setting that the state depends on"
-    for change in plan.comparison.changes:
+    for change in (*plan.comparison.changes, *plan.comparison.others):
         yield f"  {change.field}: {change.frozen} -> {change.wanted}"
     yield "\nEffects on results near the cut"
     for effect in plan.comparison.effects:

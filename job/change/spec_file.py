@@ -8,7 +8,7 @@ from threading import Event
 
 from job.change.sent_spec import PlannedSpec, PlanRequest, WrittenSpec
 from job.change.spec_process import SpecProcess
-from job.errors import RequestError
+from job.errors import RequestError, StreamjoinError
 from job.plan.fingerprint import check_not_frozen, incompatible_changes
 from job.protocol.calls import Command, ReadSpec, Restart
 from job.protocol.results import SpecFileResult
@@ -39,6 +39,12 @@ class SpecFile:
         self._redaction = redaction
         self._planned: PlannedSpec | None = None
         self._taken: PlannedSpec | None = None
+
+    def name_in(self, error: StreamjoinError) -> None:
+        """Name the file in the commands of the message, if it has the running spec. After a change
+        by a client it has the spec of an earlier query."""
+        if self._accepted == self.running.written.spec:
+            error.name_spec_file(self.path)
 
     def continue_with(self, successor: PlannedSpec) -> None:
         """Another query runs: after a change, or with the spec that a restart has taken."""

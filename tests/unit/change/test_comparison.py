@@ -173,3 +173,12 @@ def test_computed_column_that_can_fail_decides_which_records_are_bad() -> None:
     )
 
     assert "The new left.columns applies to records before the cut" in " ".join(comparison.effects)
+
+
+def test_settings_without_effect_on_the_state_are_listed_too() -> None:
+    comparison = compare(plan(output__filter="left.cost > 1"), plan(**NEW))
+
+    assert ((), [("output.filter", "left.cost > 1", "none")]) == (
+        comparison.changes,
+        [(each.field, each.frozen, each.wanted) for each in comparison.others],
+    )

@@ -101,3 +101,14 @@ def test_running_spec_stays_if_the_file_is_the_one_before_a_change(file: File) -
     assert "the running spec stays" in file.read(OLD)
     assert file.spec_file.take_for(READ) is None
     assert "contains the running spec" in file.read(NEW)
+
+
+def test_messages_name_the_file_only_while_it_has_the_running_spec(file: File) -> None:
+    def named() -> str:
+        error = RequestError("run `streamjoin reset SPEC`")
+        file.spec_file.name_in(error)
+        return str(error)
+
+    assert f"run `streamjoin reset {file.path}`" == named()
+    file.spec_file.continue_with(planned(NEW))  # over HTTP
+    assert "run `streamjoin reset SPEC`" == named()
