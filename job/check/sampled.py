@@ -137,8 +137,9 @@ def _times(side: SidePlan, found: Measured) -> Iterator[Finding]:
     if found.late:
         yield warning(
             side.topic,
-            f"{disorder}: {found.late} of {found.records} would be late with watermark_delay "
-            f"{delay}; increase {side.side}.watermark_delay to keep them",
+            f"{disorder}: {found.late} of {found.records} are further behind than watermark_delay, "
+            f"{delay}, and are late unless the other side is further behind; a longer "
+            f"{side.side}.watermark_delay keeps them",
         )
     else:
         yield info(side.topic, f"{disorder}, watermark_delay is {delay}")

@@ -80,8 +80,9 @@ def test_disorder_is_compared_with_the_watermark_delay_by_partition() -> None:
     assert texts(*in_order)[-1].startswith("info: rows are up to ")
     assert "rows are up to 1.0 s out of order, watermark_delay is 2 seconds" in texts(*in_order)[-1]
     assert (
-        "3.0 s out of order: 1 of 2 would be late with watermark_delay 2 seconds; increase "
-        "left.watermark_delay to keep them" in texts(read(10), read(7))[-1]
+        "3.0 s out of order: 1 of 2 are further behind than watermark_delay, 2 seconds, and are "
+        "late unless the other side is further behind; a longer left.watermark_delay keeps them"
+        in texts(read(10), read(7))[-1]
     )
 
 
