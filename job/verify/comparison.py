@@ -50,6 +50,8 @@ class Comparison:
         default_factory=lambda: {kind: [] for kind in Difference}
     )
     """The first differences of each kind."""
+    latencies_ms: list[int] = field(default_factory=list)
+    """Of results of two records that agree: Kafka's timestamp minus that of the later record."""
     results_not_checked: Counter[NotChecked] = field(default_factory=Counter)
     expected_not_checked: Counter[NotChecked] = field(default_factory=Counter)
 

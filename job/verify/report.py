@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import quantiles
 from typing import Any
 
 from job.verify.comparison import Comparison, Difference, NotChecked
@@ -12,6 +13,7 @@ _WORDS = {
     Difference.DIFFERENT: "with another key or value",
     Difference.DUPLICATE: "duplicates",
 }
+_LATENCIES_MIN = 2
 _REASONS = {
     NotChecked.WITHOUT_ID: "without streamjoin-id",
     NotChecked.RECORD_NOT_READ: "one of its records was not read",
@@ -47,6 +49,7 @@ class Report:
             "passes": self.passes,
             "read": list(self.read),
             "counts": {"agree": found.agree, **{kind: found.differences[kind] for kind in _WORDS}},
+            "latency_ms": self._latency,
             "not_checked": {
                 "results": dict(found.results_not_checked),
                 "expected": dict(found.expected_not_checked),
@@ -73,6 +76,12 @@ class Report:
             is_allowed = kind is Difference.DUPLICATE and found.allows_duplicates
             note = " (no difference: delivery is at_least_once)" if is_allowed else ""
             yield f"  {words:{width}} {found.differences[kind]:>12,}{note}"
+        if (latency := self._latency) is not None:
+            yield (
+                f"\nLatency of {len(found.latencies_ms):,} results of two records, by the Kafka "
+                f"timestamps of result and later record: p50 {latency['p50']:,} ms, p99 "
+                f"{latency['p99']:,} ms"
+            )
         yield from _not_checked("Results that were not checked", found.results_not_checked)
         title = "Expected results that are not in the output, and not checked"
         yield from _not_checked(title, found.expected_not_checked)
@@ -83,6 +92,15 @@ class Report:
                 at = "" if each.at is None else f" at {each.at}"
                 yield f"  {each.id}{at}: {each.reason}"
         yield f"\n{self._conclusion}"
+
+    @property
+    def _latency(self) -> dict[str, int] | None:
+        """None: no result has two known timestamps."""
+        known = self.comparison.latencies_ms
+        if len(known) < _LATENCIES_MIN:
+            return None
+        cuts = quantiles(known, n=100, method="inclusive")
+        return {"p50": round(cuts[49]), "p99": round(cuts[98])}
 
     @property
     def _conclusion(self) -> str:

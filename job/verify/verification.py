@@ -167,8 +167,16 @@ class Verification:
     ) -> None:
         if difference is None:
             self._comparison.agree += 1
+            self._add_latency(result_id, result)
         else:
             self._differ(Difference.DIFFERENT, result_id, difference, result.at)
+
+    def _add_latency(self, result_id: ResultId, result: WrittenResult) -> None:
+        rows = _rows(result_id)
+        written = [self._expected.rows[row].written_ms for row in rows]
+        known = [ms for ms in written if ms is not None]
+        if result.written_ms is not None and len(rows) == len(known) == len(SIDES):
+            self._comparison.latencies_ms.append(result.written_ms - max(known))
 
     def _check_alone(
         self, result_id: ResultId, result: WrittenResult, inputs: InputsRead, joined: JoinedRows
