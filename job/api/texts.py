@@ -33,10 +33,11 @@ def state_lines(query: QueryView, now: datetime) -> Iterator[str]:
         [
             ("", *SIDES),
             *((name, *cells) for name, cells in side_rows(query, now)),
+            *((name, *cells) for name, cells in _dropped_rows(query)),
         ]
     )
     yield ""
-    yield from aligned(query_rows(query, now))
+    yield from aligned([*query_rows(query, now), *_other_rows(query)])
 
 
 def progress_line(query: QueryView, now: datetime) -> str:
@@ -101,14 +102,19 @@ def side_rows(query: QueryView, now: datetime) -> Iterator[tuple[str, tuple[str,
     yield row("unread", (number(side.offsets_behind_latest_total) for side in sides))
     yield row("newest event", (behind(side.event_time_max, now) for side in sides))
     yield row("bad records", map(_bad, sides))
+    yield row("rows in state", (_counted(side.state_rows, query, now) for side in sides))
+
+
+def _dropped_rows(query: QueryView) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """As `side_rows`, of records that no screen has room for."""
+    sides = [query.side(side) for side in SIDES]
     for name, counts in (
         ("filtered", [side.filtered_records for side in sides]),
         ("null keys", [side.null_key_records for side in sides]),
         ("duplicates", [side.duplicate_rows for side in sides]),
     ):
         if any(counts):
-            yield row(name, map(number, counts))
-    yield row("rows in state", (_counted(side.state_rows, query, now) for side in sides))
+            yield name, tuple(map(number, counts))
 
 
 def _counted(rows: int | None, query: QueryView, now: datetime) -> str:
@@ -138,10 +144,6 @@ def query_rows(query: QueryView, now: datetime) -> Iterator[tuple[str, str]]:
     output = query.output
     ends = number(output.end_offsets_total)
     yield "output", f"{output.topic or UNKNOWN}, sum of its end offsets {ends}"
-    if query.filtered_results:
-        yield "filtered", f"{query.filtered_results:,} results were dropped by output.filter"
-    if any(output.bad_results.values()):
-        yield "bad results", _by_reason(output.bad_results)
     if query.latency is not None or query.state is QueryState.RUNNING:
         yield "latency", _latency(query)
     yield "late rows", number(query.late_rows)
@@ -150,10 +152,19 @@ def query_rows(query: QueryView, now: datetime) -> Iterator[tuple[str, str]]:
         records = f"{batch.input_records:,} records, {batch.output_records:,} results"
         yield "last batch", f"{batch.duration_seconds:.2f} s, {records}"
         yield "its phases", _phases(batch)
-        if batch.state_rows is not None:
-            yield "state rows", f"{batch.state_rows:,} of both sides, after it"
     if query.brokers is not None and not query.brokers.reachable:
         yield "brokers", f"no answer: {query.brokers.error}"
+
+
+def _other_rows(query: QueryView) -> Iterator[tuple[str, str]]:
+    """As `query_rows`, of what no screen has room for."""
+    if query.filtered_results:
+        yield "filtered", f"{query.filtered_results:,} results were dropped by output.filter"
+    if any(query.output.bad_results.values()):
+        yield "bad results", _by_reason(query.output.bad_results)
+    batch = query.last_batch
+    if batch is not None and batch.state_rows is not None:
+        yield "state rows", f"{batch.state_rows:,} of both sides, after the last batch"
 
 
 def _latency(query: QueryView) -> str:
