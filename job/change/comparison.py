@@ -17,7 +17,6 @@ from job.spec.sides import SIDES, Side
 
 # Results do not depend on them, except on late rows by the engine.
 _WITHOUT_EFFECT = {"state_partitions", "engine", "join.operator"}
-_NONE = "none"
 _PAIRS = ("join.match_window", "join.window", "join.condition", "join.null_safe", "left.key")
 # Also settings that decide which records enter the join.
 _MATCHING = (
@@ -50,8 +49,9 @@ def compare(old: JoinPlan, new: JoinPlan, *, is_shadow: bool = False) -> Compari
     if problems:
         raise SpecError(problems)
     changed = tuple(changes(fingerprint(old), fingerprint(new)))
+    others = tuple(changes(_texts(old), _texts(new)))
     effects, expired = tuple(_effects(old, new, changed)), tuple(_expired(old, new))
-    return Comparison(changed, tuple(_others(old, new)), effects, expired)
+    return Comparison(changed, others, effects, expired)
 
 
 def _problems_of_one_name(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
@@ -322,14 +322,6 @@ def _reading(plan: JoinPlan) -> dict[str, object]:
         },
         "on_null_key": plan.null_keys_pass,
     }
-
-
-def _others(old: JoinPlan, new: JoinPlan) -> Iterator[Change]:
-    before, after = _texts(old), _texts(new)
-    for field in sorted({*before, *after}):
-        was, now = before.get(field, _NONE), after.get(field, _NONE)
-        if was != now:
-            yield Change(field, was, now)
 
 
 def _texts(plan: JoinPlan) -> dict[str, str]:

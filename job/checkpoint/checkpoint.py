@@ -246,8 +246,8 @@ class Checkpoint:
     def increment_fence(self) -> int:
         """Record and return the number of the next fence. Call it before the fence, so that no two
         fences have the same number."""
-        write_document(self.folder, Fence(number=self.fence + 1))
-        return self.fence
+        write_document(self.folder, Fence(number=(number := self.fence + 1)))
+        return number
 
     def move_uncommitted_state(self) -> None:
         """Move the state of a first interval that was interrupted.

@@ -4,14 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from job.event_time.filters import EarlierFilters
+from job.explain.causes import leaves_after_ms
 from job.explain.facts import KeyRecord
 from job.instants import from_epoch_ms, utc_text
 from job.plan.checks import Condition
 from job.plan.plan import JoinPlan
 from job.plan.side_plan import SidePlan
-from job.semantics.rows import MICROS_PER_MS
 from job.semantics.simulated_side import DecodedRow, SideReader
-from job.spec.durations import milliseconds
 from job.spec.sides import OTHER_SIDE, SIDES, Side
 from job.sql.rows import Program, SqlRows
 
@@ -86,25 +85,24 @@ class EarlierJudgement:
                 filters.has_read(side, row.record.partition_of_side, row.record.offset)
                 for side, row in _sides(left, right)
             ):
-                if not _has_changed(self._plan, _OUTPUT, filters):
-                    return None
-                return self._decided(filters, _OUTPUT, (left.number, right.number))
+                return self._of_result(filters, (left.number, right.number))
         return None
 
     def of_unmatched(self, row: DecodedRow, record: KeyRecord) -> Decided | None:
         """What output.filter decided on the row when it expired without a match."""
-        retention = self._plan.side(record.side).retention
-        if retention is None:
-            return None
-        kept_ms = 0 if self._plan.window is not None else milliseconds(retention)
-        expires_ms = row.late_time_us // MICROS_PER_MS + kept_ms
+        until_ms = leaves_after_ms(self._plan, record.side, record.late_time_ms)
         for filters in self._earlier:
             is_read = filters.has_read(record.side, record.partition, row.record.offset)
-            if is_read and expires_ms < filters.watermark_ms:
-                if not _has_changed(self._plan, _OUTPUT, filters):
-                    return None
-                return self._decided(filters, _OUTPUT, _pair(record.side, row))
+            if is_read and until_ms is not None and until_ms < filters.watermark_ms:
+                return self._of_result(filters, _pair(record.side, row))
         return None
+
+    def _of_result(
+        self, filters: EarlierFilters, pair: tuple[int | None, int | None]
+    ) -> Decided | None:
+        if not _has_changed(self._plan, _OUTPUT, filters):
+            return None
+        return self._decided(filters, _OUTPUT, pair)
 
     def _read_with(self, side: Side, partition: int, offset: int) -> EarlierFilters | None:
         """None: the present filters."""

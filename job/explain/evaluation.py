@@ -60,6 +60,7 @@ class KeyEvaluation:
         self._topics = topics
         self._earlier = earlier
         self._plan = plan
+        self._read_with = without_changed_filters(plan, earlier)
         self._rows = rows
         self._record_key = key[0] if len(key) == 1 else None
         self._texts = {side: self._text(plan.side(side), key) for side in SIDES}
@@ -89,8 +90,7 @@ class KeyEvaluation:
             return self._evaluated(read, (left, right))
 
     def _reader(self, side: Side) -> SideReader:
-        plan = without_changed_filters(self._plan, self._earlier)
-        return SideReader(plan, side, self._rows, explains=True, topics=self._topics)
+        return SideReader(self._read_with, side, self._rows, explains=True, topics=self._topics)
 
     def _evaluated(
         self, read: Mapping[Side, Sequence[_Read]], readers: tuple[SideReader, SideReader]
