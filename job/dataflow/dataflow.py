@@ -19,6 +19,7 @@ from job.plan.real_time import SOURCE_OPTIONS
 from job.plan.result_checks import is_unmatched
 from job.plan.side_plan import SidePlan
 from job.replay.replay import Replay
+from job.spark.executors import core_count
 from job.spark.try_eval import register_try_eval
 from job.spec.sides import SIDES
 
@@ -42,7 +43,7 @@ def kafka_dataflow(
     `replay`: the replay after a change. None: the query replaces no other query.
     `in_intervals`: read without a limit and by one task for each partition.
 
-    In micro-batches each side has as many tasks as can run at once, so a task may read several
+    In micro-batches each side has as many tasks as there are cores, so a task may read several
     partitions. Each task generates code before its first record, only to find it in the compilation
     cache: with one task per partition that is a third of the tasks' CPU time in small batches.
     """
@@ -52,7 +53,7 @@ def kafka_dataflow(
         for side in SIDES
     ]
     if not in_intervals:
-        tasks = max(plan.state_partitions, spark.sparkContext.defaultParallelism)
+        tasks = max(plan.state_partitions, core_count(spark))
         records = [of_side.coalesce(tasks) for of_side in records]
     left, right = records
     results = dataflow(left, right, plan, join, access.registry, replay, limits)

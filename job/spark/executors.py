@@ -6,6 +6,8 @@ is tested by tests/integration/test_cluster.py.
 
 from pyspark.sql import SparkSession
 
+from job.jvm_class import jvm_class
+
 
 def executor_count(spark: SparkSession) -> int:
     """Number of executors that have registered, without the driver."""
@@ -19,6 +21,16 @@ def slot_count(spark: SparkSession) -> int:
     context = spark.sparkContext._jsc.sc()
     profile = context.resourceProfileManager().defaultResourceProfile()
     return int(context.maxNumConcurrentTasks(profile))
+
+
+def core_count(spark: SparkSession) -> int:
+    """Cores of all executors. A local master has the cores of its JVM, however many task slots it
+    has."""
+    context = spark.sparkContext._jsc.sc()
+    if not context.isLocal():
+        return slot_count(spark)
+    runtime = jvm_class(spark._jvm, "java.lang.Runtime").getRuntime()
+    return min(slot_count(spark), int(runtime.availableProcessors()))
 
 
 def running_task_count(spark: SparkSession) -> int:
