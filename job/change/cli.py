@@ -78,7 +78,10 @@ def change(
         if await_repetition(old_query, settings, progress):
             planner.check_change(old_query, new_query, settings.state_partitions)
         with leased(new_checkpoint):
-            with _stopping_job(old_query, settings, by), leased(old_checkpoint):
+            with (
+                _stopping_job(old_query, settings, by, "the join is changed"),
+                leased(old_checkpoint),
+            ):
                 made = hand_over(old_query, new_query, settings.state_partitions)
             _record(old_query, new_query, "change", by)
     return made
@@ -100,7 +103,10 @@ def undo(old: JoinPlan, new: JoinPlan, settings: JobSettings, by: str = _BY) -> 
     delivered results."""
     with _queries(old, new, settings) as (old_query, new_query):
         check_undo(old_query.checkpoint, new_query.checkpoint)
-        with _stopping_job(new_query, settings, by), leased(new_query.checkpoint):
+        with (
+            _stopping_job(new_query, settings, by, "the change is undone"),
+            leased(new_query.checkpoint),
+        ):
             hand_back(old_query, new_query)
         _record(new_query, old_query, "undo", by)
 
@@ -127,9 +133,9 @@ def _queries(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> Iterator[tu
 
 
 @contextmanager
-def _stopping_job(query: Query, settings: JobSettings, by: str) -> Iterator[None]:
+def _stopping_job(query: Query, settings: JobSettings, by: str, reason: str) -> Iterator[None]:
     """Stops the query of the job on the control socket, if the job has the name of `query`. If this
-    or the block fails, a query that ran before continues.
+    or the block fails, a query that ran before continues. `reason`: in the list of commands.
 
     The job refuses both commands if it runs another query, for example because another client has
     changed the join since the check of the change.
@@ -140,7 +146,8 @@ def _stopping_job(query: Query, settings: JobSettings, by: str) -> Iterator[None
         check_same_query(job, checkpoint)
     query_id = checkpoint.query_id
     try:
-        _stop_job(job, plan, settings, Stop(by=by, query_id=query_id, completes_interval=True))
+        stop = Stop(by=by, reason=reason, query_id=query_id, completes_interval=True)
+        _stop_job(job, plan, settings, stop)
         yield
     except BaseException:
         if job is not None and job.state in RUNNING:
