@@ -31,11 +31,13 @@ def state_reader(
     checkpoint = Checkpoint(spark, plan.checkpoint)
     batch_id = checkpoint.last_batch_id
     if batch_id is None:
-        why = "no batch has ended yet"
+        why = "no batch has ended yet, so the query has read no record"
+        remedy = "repeat the call after the first batch"
         if (replay := read_replay(checkpoint)) is not None:
-            why += (
-                f". After the change of the join the query still reads {replay.records:,} records "
-                "again: repeat the call once `change` of GET /v1/query has the phase `over`"
+            why = (
+                "no batch has ended yet. After the change of the join the query still reads "
+                f"{replay.records:,} records again"
             )
-        raise ConflictError(f"there is no state: {why}", allowed=[])
+            remedy = "repeat the call once `change` of GET /v1/query has the phase `over`"
+        raise ConflictError(f"there is no state: {why}: {remedy}", allowed=[])
     return StateReader(spark, plan, checkpoint.query_location), batch_id
