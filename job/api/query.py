@@ -11,6 +11,7 @@ from job.protocol.reports import (
     ChangeReport,
     ChangeRequestReport,
     CommandReport,
+    FilterChangeReport,
     LatencyReport,
     ResetReport,
 )
@@ -255,6 +256,8 @@ class QueryView(View):
     of the job, and by `streamjoin change`. Null: there was none."""
     change: ChangeReport | None
     """Replay after a change of the join. Null: the query replaces no other query."""
+    filter_change: FilterChangeReport | None
+    """The last restart that has changed a filter. Null: none, or no query has started."""
     last_failure: Failure | None
     """The last failure since the job started."""
     commands: list[CommandReport]

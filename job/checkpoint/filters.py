@@ -11,11 +11,12 @@ from job.spec.expressions import Expression
 _EARLIER_MAX = 20
 
 
-def record_filters(checkpoint: Checkpoint, plan: JoinPlan, now_ms: int) -> None:
-    """Called before each start of the query."""
+def record_filters(checkpoint: Checkpoint, plan: JoinPlan, now_ms: int) -> EarlierFilters | None:
+    """Called before each start of the query. Returns the last filters that were changed. None: no
+    filter has changed since the checkpoint began."""
     present, known = _filters(plan), read_document(checkpoint.folder, Filters)
     if known is not None and known.present == present:
-        return
+        return _last(known)
     earlier = [] if known is None else known.earlier
     last = checkpoint.last_batch_id
     batch = None if last is None else checkpoint.batch(last)
@@ -27,13 +28,19 @@ def record_filters(checkpoint: Checkpoint, plan: JoinPlan, now_ms: int) -> None:
             filters=known.present,
         )
         earlier = [*earlier, of_before][-_EARLIER_MAX:]
-    write_document(checkpoint.folder, Filters(present=present, earlier=earlier))
+    filters = Filters(present=present, earlier=earlier)
+    write_document(checkpoint.folder, filters)
+    return _last(filters)
 
 
 def earlier_filters(checkpoint: Checkpoint) -> Sequence[EarlierFilters]:
     """Oldest first."""
     known = read_document(checkpoint.folder, Filters)
     return [] if known is None else known.earlier
+
+
+def _last(filters: Filters) -> EarlierFilters | None:
+    return filters.earlier[-1] if filters.earlier else None
 
 
 def _filters(plan: JoinPlan) -> dict[str, Filter | None]:

@@ -156,6 +156,7 @@ class QueryRunner:
             last_reset=self._reset.report,
             last_change=self._change.report,
             change=self._stats.change,
+            filter_change=self._preparation.filter_change,
             lineage_events=self._lineage.counts,
         )
 
@@ -363,7 +364,7 @@ class QueryRunner:
     def _forget_checkpoint(self) -> None:
         self._stats.on_reset()
         self._query_id = None
-        self._preparation.frozen = None
+        self._preparation.frozen = self._preparation.filter_change = None
 
     def _fail(self, error: StreamjoinError) -> None:
         """Wait for the next retry. A permanent error ends the job, or waits for a command."""

@@ -1,7 +1,7 @@
 """The filters by which a query has read its records. Values only.
 
 A restart may change the filters of a spec. `explain` judges a record by those with which it was
-read.
+read, and `output verify` leaves it out.
 """
 
 from pydantic import BaseModel, ConfigDict

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field
 
 from job.document import Document
 from job.spec.sides import SIDES, Side
+from job.spec.source_topics import SourceTopics
 
 Offsets = Mapping[Side, Mapping[int, int]]
 RecordedOffsets = Annotated[Offsets, AfterValidator(lambda offsets: _of_both_sides(offsets))]
@@ -227,3 +228,11 @@ def _of_both_sides(offsets: Offsets) -> Offsets:
     if missing := [side for side in SIDES if side not in offsets]:
         raise ValueError(f"no offsets of the {missing[0]} side")
     return offsets
+
+
+def labelled(offsets: Offsets, topics: Mapping[Side, SourceTopics]) -> dict[Side, dict[str, int]]:
+    """By the labels of the partitions that users see."""
+    return {
+        side: {of_side.label(number): offset for number, offset in offsets[side].items()}
+        for side, of_side in topics.items()
+    }

@@ -189,6 +189,16 @@ class ChangeReport(_Report):
     `topic/partition`."""
 
 
+class FilterChangeReport(_Report):
+    """The last time that a restart has changed a filter of the spec."""
+
+    changed_at: datetime
+    """Start of the query that reads with the present filters."""
+    offsets: dict[Side, dict[str, int]]
+    """The query has read the records before these offsets with other filters, by side and
+    partition. With several topics `topic/partition`."""
+
+
 class ChangeRequestReport(_Report):
     """The last change of the join, or its undo: made, pending, or refused."""
 

@@ -14,6 +14,7 @@ from job.protocol.reports import (
     ChangeReport,
     ChangeRequestReport,
     CommandReport,
+    FilterChangeReport,
     LatencyReport,
     ResetReport,
     SideEventTimes,
@@ -108,6 +109,8 @@ class JobStatus(_Value):
     """The last change or undo. None: there was none."""
     change: ChangeReport | None = None
     """Progress of the replay. None: the query replaces no other query."""
+    filter_change: FilterChangeReport | None = None
+    """None: no restart has changed a filter since the checkpoint began, or no query has started."""
     lineage_events: dict[str, int] | None = None
     """OpenLineage events since the job started, `sent` and `dropped`. None: no URL is set."""
 

@@ -20,7 +20,7 @@ from job.delivery.record_writer import RecordWriter
 from job.delivery.sink import RunningQuery
 from job.errors import QueryError
 from job.event_time.history import LINE_AFTER_START, LINE_EVERY, START
-from job.event_time.partitions import Offsets, Partitions
+from job.event_time.partitions import Offsets, Partitions, labelled
 from job.plan.plan import JoinPlan
 from job.protocol.reports import ChangeReport
 from job.protocol.status import Phase
@@ -242,10 +242,7 @@ class ControlLoop:
             records=replay.records,
             records_left=replay.left_to_read(read),
             possibly_late_records=replay.possibly_late_records,
-            offsets={
-                side: {topics.label(number): end for number, end in replay.ends[side].items()}
-                for side, topics in self._stats.topics.items()
-            },
+            offsets=labelled(replay.ends, self._stats.topics),
         )
 
     def _write_periodically(self) -> None:

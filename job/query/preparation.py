@@ -17,12 +17,13 @@ from job.dataflow.written import TopicLimits
 from job.delivery.commit_topic import create_commit_topic_if_used
 from job.delivery.topic_limits import limits_of
 from job.errors import CheckpointError
-from job.event_time.partitions import Offsets
+from job.event_time.filters import EarlierFilters
+from job.event_time.partitions import Offsets, labelled
 from job.formats.pinning import check_schema_evolution
 from job.formats.registration import ensure_registered
 from job.formats.registry import RegistryAccess
 from job.formats.schemas import OutputSchema
-from job.instants import to_epoch_ms
+from job.instants import from_epoch_ms, to_epoch_ms
 from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.preflight import TopicsSnapshot, check_topics
 from job.kafka.retention import check_added_topics, check_retention, next_offsets
@@ -31,6 +32,7 @@ from job.kafka.topic_ids import TopicIdentity
 from job.kafka.topic_patterns import with_matching_topics
 from job.plan.fingerprint import fingerprint, recorded_plan, recorded_topics, with_added_topics
 from job.plan.plan import JoinPlan
+from job.protocol.reports import FilterChangeReport
 from job.protocol.status import QueryState
 from job.query.cluster import (
     check_executors,
@@ -64,6 +66,7 @@ class Preparation:
         self.frozen: Mapping[str, str] | None = None
         """Settings frozen in the checkpoint. None: there is no checkpoint, or it is not read yet.
         Also set if the checkpoint refuses the start."""
+        self.filter_change: FilterChangeReport | None = None
 
     def plan_of_run(self, topics: Mapping[Side, SourceTopics]) -> JoinPlan:
         """The plan with the settings of the checkpoint, if it was read, and with these topics."""
@@ -122,7 +125,8 @@ class Preparation:
         if (starts := checkpoint.start_positions) is not None:
             plan = plan.starting_at(starts)
         self._check_unread_records(checkpoint, plan, topics.kafka, replay)
-        record_filters(checkpoint, plan, to_epoch_ms(now))
+        changed = record_filters(checkpoint, plan, to_epoch_ms(now))
+        self.filter_change = None if changed is None else _filter_change(changed, plan.topics)
         return _with_output_schemas(plan, access.registry), limits_of(topics)
 
     def _with_found_topics(
@@ -194,6 +198,14 @@ class Preparation:
             checkpoint.topic_ids = ids
         unread = next_offsets(plan, read, checkpoint.start_positions)
         check_retention(plan, kafka, unread, has_state=has_state)
+
+
+def _filter_change(
+    changed: EarlierFilters, topics: Mapping[Side, SourceTopics]
+) -> FilterChangeReport:
+    return FilterChangeReport(
+        changed_at=from_epoch_ms(changed.until_ms), offsets=labelled(changed.offsets, topics)
+    )
 
 
 def _check_partitions_of_change(checkpoint: Checkpoint, replay: Replay, wanted: int | None) -> None:

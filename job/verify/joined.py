@@ -45,7 +45,8 @@ class Progress:
     """No record with this timestamp or a later one that the job has read was late. None: not
     known."""
     change: PartitionOffsets = field(default_factory=dict)
-    """Up to these offsets another query has read, before the last change of the join."""
+    """Up to these offsets another query has read, before the last change of the join, or this one
+    with other filters."""
 
     def has_read(self, row: RowId) -> bool:
         return is_before(self.next_offsets, row)

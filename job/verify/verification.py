@@ -38,7 +38,7 @@ class Verification:
     ) -> None:
         """`span`: of the input records that were read. `compacted`: input topics of which Kafka may
         have removed any record. `change`: up to these offsets another query has read, before the
-        last change of the join; None: there was no change."""
+        last change of the join, or this query with other filters; None: neither has happened."""
         self._plan = plan
         self._expected = expected
         self._span = span
@@ -125,7 +125,7 @@ class Verification:
         return self._span.contains(place for _, place in rows)
 
     def _is_before_change(self, rows: Sequence[RowId]) -> bool:
-        """Whether a row was read by the query before the last change."""
+        """Whether a row was read before the last change of the join or of its filters."""
         return any(is_before(self._change, row) for row in rows)
 
     def _problem(self, rows: Sequence[RowId], result_id: ResultId) -> str | None:

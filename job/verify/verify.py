@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from job.api.client import JobClient
+from job.api.query import QueryView
 from job.check.reading import with_topics_of
 from job.errors import ConflictError, JobUnavailableError, TopicError
 from job.instants import to_epoch_ms
@@ -85,8 +86,16 @@ def read_progress(plan: JoinPlan, job: JobClient, *, is_required: bool) -> Progr
         _by_partition(plan, read),
         None if query.watermark is None else to_epoch_ms(query.watermark),
         to_epoch_ms(query.started_at) + CLOCKS_MS if has_no_late_rows else None,
-        {} if query.change is None else _by_partition(plan, query.change.offsets),
+        _before_change(plan, query),
     )
+
+
+def _before_change(plan: JoinPlan, query: QueryView) -> dict[tuple[Side, str, int], int]:
+    before: dict[tuple[Side, str, int], int] = {}
+    for change in (query.change, query.filter_change):
+        offsets = {} if change is None else _by_partition(plan, change.offsets)
+        before |= {place: max(before.get(place, 0), offsets[place]) for place in offsets}
+    return before
 
 
 def _by_partition(

@@ -23,15 +23,21 @@ class Begun:
         return self._batch
 
 
-def started(checkpoint: Any, *filters: str | None) -> None:
-    """One start after another."""
-    for at_ms, text in enumerate(filters):
-        record_filters(checkpoint, plan(left__filter=text) if text else plan(), at_ms)
+def started(checkpoint: Any, *filters: str | None) -> list[int | None]:
+    """One start after another. When the filters were changed last, after each start."""
+    return [
+        None if changed is None else changed.until_ms
+        for changed in (
+            record_filters(checkpoint, plan(left__filter=text) if text else plan(), at_ms)
+            for at_ms, text in enumerate(filters)
+        )
+    ]
 
 
 def test_changed_filter_is_kept_with_the_offsets_up_to_which_it_was_used() -> None:
     checkpoint: Any = Begun()
-    started(checkpoint, "cost > 1", "cost > 1", None)
+
+    assert [None, None, 2, 2] == started(checkpoint, "cost > 1", "cost > 1", None, None)
 
     [earlier] = earlier_filters(checkpoint)
     assert (2, BATCH.ends, 1_000) == (earlier.until_ms, earlier.offsets, earlier.watermark_ms)

@@ -136,6 +136,7 @@ def test_query_has_its_last_batch_lag_and_watermark(path: Path) -> None:
             "possibly_late_records": 2,
             "offsets": {"left": {"0": 5}, "right": {"0": 4}},
         },
+        "filter_change": None,
         "commands": [],
         "last_failure": {
             "code": "broker",
@@ -154,7 +155,7 @@ def test_unknown_figures_are_null_before_the_first_batch(path: Path) -> None:
         "phase", "query_id", "run_id", "last_progress_at", "last_batch", "watermark",
         "last_failure", "watermark_held_back_by", "watermark_held_back_by_partition",
         "watermark_delay_seconds", "state_counted_at", "brokers", "last_reset", "last_change",
-        "change", "latency",
+        "change", "filter_change", "latency",
     }  # fmt: skip
     assert unknown == {name for name, value in body.items() if value is None}
     assert {

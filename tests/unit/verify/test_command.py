@@ -12,6 +12,7 @@ from job.__main__ import app
 from job.api.client import SocketClient
 from job.kafka.topic_settings import TopicSettings
 from job.protocol.control import control_socket
+from job.protocol.reports import ChangeReport, FilterChangeReport
 from job.protocol.status import JobStatus
 from job.verify import verify
 from job.verify.comparison import Comparison, Difference, Shown
@@ -124,3 +125,22 @@ def test_progress_is_that_of_completed_batches(
     change = {("left", "impressions", 0): 5, ("right", "clicks", 0): 4}
     of_change = {} if of_job.change is None else change
     assert progress == Progress(progress.next_offsets, progress.watermark_ms, since_ms, of_change)
+
+
+def test_records_that_were_read_with_other_filters_are_before_a_change(socket: Path) -> None:
+    change = ChangeReport(
+        old_checkpoint="/old",
+        phase="over",
+        records=9,
+        records_left=0,
+        possibly_late_records=0,
+        offsets={"left": {"0": 4}, "right": {"0": 6}},
+    )
+    filters = FilterChangeReport(changed_at=NOW, offsets={"left": {"0": 5}, "right": {"0": 2}})
+    of_job = status(brokers=just_polled(), change=change, filter_change=filters)
+    with control_socket(socket, SmallJob(of_job)):
+        job = SocketClient(socket, "ad_attribution", "ada")
+        progress = verify.read_progress(plan(), job, is_required=True)
+
+    assert progress is not None
+    assert [5, 6] == [offset for _, offset in sorted(progress.change.items())]
