@@ -19,7 +19,7 @@ _REASONS = {
     NotChecked.RECORD_NOT_READ: "one of its records was not read",
     NotChecked.MATCH_NOT_READ: "a match of its record may not have been read",
     NotChecked.LATE_OR_DUPLICATE: "a row may have been late, or a duplicate",
-    NotChecked.BEFORE_CHANGE: "one of its records was read before the last change of join or filters",
+    NotChecked.BEFORE_CHANGE: "one of its records was read before a change of join or filters",
     NotChecked.NOT_EMITTED_YET: "the query may emit it later",
     NotChecked.MAY_BE_REMOVED: "Kafka may have removed it, or an open transaction hides it",
     NotChecked.MAY_BE_TOO_LARGE: "it may be larger than the topic accepts",
