@@ -126,7 +126,8 @@ def _query_command(verb: "QueryVerb") -> Callable[..., None]:
             if wait:
                 after = _await_effect(verb, client.query, before, wait)
         lines = [accepted.spec_file] if isinstance(accepted, RestartView) else []
-        lines.append(f"{after.name} is {after.state}")
+        accepted_only = "" if wait else f"{verb} is accepted, and may not have taken effect: "
+        lines.append(f"{accepted_only}{after.name} is {after.state}")
         if after.state is QueryState.RUNNING and _waits_for_progress(before, after):
             lines.append("it has made no progress yet: look again with `streamjoin status`")
         print_facts(after, lines, as_json=as_json)
@@ -201,7 +202,8 @@ def _await_effect(
             return None
         if verb == "restart" and now.run_id == before.run_id:
             return None
-        return None if _waits_for_progress(before, now) else now
+        is_running = now.state is QueryState.RUNNING
+        return None if is_running and _waits_for_progress(before, now) else now
 
     after = wait_until(has_taken_effect, seconds, POLL_SECONDS)
     if after is not None:

@@ -100,3 +100,30 @@ def test_start_takes_effect_with_its_first_progress(
     progress = {"last_progress_at": NOW + timedelta(seconds=2)}
     job.current = job.current.model_copy(update=progress)
     assert "ad_attribution is RUNNING\n" == streamjoin("resume", spec).stdout
+
+
+@pytest.mark.parametrize(("verb", "state"), [("pause", "PAUSED"), ("stop", "STOPPED")])
+def test_end_of_a_run_takes_effect_at_once(
+    verb: str, state: str, spec: Path, job: SmallJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query that is paused or stopped makes no progress afterwards."""
+    reads = []
+    answer = job.status
+
+    def end(_: Command) -> None:
+        ended = {"state": QueryState[state], "state_since": NOW + timedelta(seconds=1)}
+        job.current = job.current.model_copy(update=ended)
+
+    monkeypatch.setattr(job, "command", end)
+    monkeypatch.setattr(job, "status", lambda: reads.append(verb) or answer())
+    done = streamjoin(verb, spec, "--wait", "5")
+
+    assert (0, f"ad_attribution is {state}\n") == (done.exit_code, done.stdout)
+    assert len(reads) < 5
+
+
+@pytest.mark.usefixtures("job")
+def test_command_that_is_not_waited_for_says_so(spec: Path) -> None:
+    sent = streamjoin("restart", spec, "--wait", "0")
+
+    assert "restart is accepted, and may not have taken effect: ad_attribution is " in sent.stdout
