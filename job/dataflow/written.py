@@ -191,7 +191,8 @@ def _result_counts(plan: JoinPlan) -> list[Column]:
         count_where(f"reason = '{names.NULL_KEY}'").alias("without_key"),
     ]
     if plan.join_type.outer_sides:
-        counts.append(count_where(f"reason IS NULL AND {is_unmatched_id(ID)}").alias("unmatched"))
+        is_result = "NOT is_letter AND reason IS NULL"
+        counts.append(count_where(f"{is_result} AND {is_unmatched_id(ID)}").alias("unmatched"))
     return counts
 
 
