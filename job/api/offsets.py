@@ -18,7 +18,8 @@ class PartitionOffsetsView(View):
     """Offset that the next committed record will have, at the last poll of the brokers; `read` if
     the job has read further since."""
     behind_latest: int | None
-    """Unread offsets: `latest` - `read`."""
+    """Unread offsets that Kafka retains: `latest` - `read`; from `earliest` on if records were
+    deleted before they were read."""
     retention_headroom: int | None
     """`read` - `earliest`. Below 0: records were deleted before they were read."""
     event_time: datetime | None

@@ -213,6 +213,13 @@ def lag_lines(offsets: OffsetsView, now: datetime) -> Iterator[str]:
                 )
             )
     yield from aligned(rows, right={3, 4, 5})
+    for side in SIDES:
+        for label, partition in offsets.side(side).partitions.items():
+            if (headroom := partition.retention_headroom) is not None and headroom < 0:
+                yield (
+                    f"{side} partition {label}: {-headroom:,} offsets were deleted before they "
+                    "were read: `streamjoin checkpoint skip-gap` or `streamjoin reset` continues"
+                )
     if offsets.error is not None:
         last = "never" if offsets.answered_at is None else clock(offsets.answered_at)
         yield f"the brokers do not answer (last answer: {last}): {offsets.error}"

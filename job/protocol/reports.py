@@ -32,9 +32,14 @@ class SideOffsets(_Report):
 
     @property
     def behind_latest(self) -> dict[int, int] | None:
+        """Offsets that are not read. Records that were deleted before do not count."""
         if self.read is None or self.latest is None:
             return None
-        return {p: max(0, end - self.read.get(p, 0)) for p, end in self.latest.items()}
+        first = self.earliest or {}
+        return {
+            p: max(0, end - max(self.read.get(p, 0), first.get(p, 0)))
+            for p, end in self.latest.items()
+        }
 
     def with_rows_read(self, rows: int) -> "SideOffsets":
         """As if so many rows more had been read, of each partition its share. An estimate: it is

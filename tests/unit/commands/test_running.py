@@ -176,6 +176,13 @@ def test_lag_has_a_line_per_partition(spec: Path, job: SmallJob) -> None:
     assert lines[-1].startswith(f"end and behind as of {polled:%Y-%m-%d %H:%M:%S}Z, ")
     assert lines[-1].endswith(" ago: the last poll of the brokers")
 
+    polled_brokers = broker_report()
+    deleted = polled_brokers.left.model_copy(update={"earliest": {0: 97, 1: 0}})
+    job.current = status(brokers=polled_brokers.model_copy(update={"left": deleted}))
+    lost = streamjoin("lag", spec).stdout
+    assert "left partition 0: 7 offsets were deleted before they were read: `streamjoin ch" in lost
+    assert ["90", "100", "3"] == lost.splitlines()[1].split()[3:6]
+
     job.current = status(brokers=broker_report(error="no broker answers"))
     assert "the brokers do not answer (last answer: 2026-11-20 12:00:00Z): no broker answers" in (
         streamjoin("lag", spec).stdout

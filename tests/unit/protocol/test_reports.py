@@ -21,3 +21,10 @@ def test_lag_is_never_negative_and_stays_without_an_interval() -> None:
 
     assert {0: 0, 1: 0} == report.with_rows_read({"left": 99}).left.behind_latest
     assert report == report.with_rows_read({})
+
+
+def test_records_that_were_deleted_before_they_were_read_are_no_lag() -> None:
+    deleted = LEFT.model_copy(update={"earliest": {0: 14, 1: 60}})
+
+    assert {0: 6, 1: 0} == deleted.behind_latest
+    assert {0: -4, 1: -40} == deleted.retention_headroom
