@@ -114,6 +114,11 @@ def _may_have_rows(status: JobStatus, side: Side) -> bool:
 
 def _unusable(plan: JoinPlan, status: JobStatus) -> Iterator[str]:
     """Sides of which no record, or less than half, can match."""
+    if sentences := list(_unusable_sides(plan, status)):
+        yield " ".join(sentences)
+
+
+def _unusable_sides(plan: JoinPlan, status: JobStatus) -> Iterator[str]:
     for side in SIDES:
         totals = status.side_totals(side)
         dropped = _dropped(plan, side, totals)
@@ -122,7 +127,10 @@ def _unusable(plan: JoinPlan, status: JobStatus) -> Iterator[str]:
             continue
         how_many = "All" if share == 1 else f"{share:.0%} of the"
         reasons = ", ".join(f"{n:,} {reason}" for reason, n in dropped.items() if n)
-        yield f"{how_many} {totals.records:,} {side} records cannot match: {reasons}."
+        remedy = ""
+        if totals.bad_records.get("absurd_event_time", 0) > _MOSTLY * totals.records:
+            remedy = " `streamjoin check` shows the times, and the unit that they look like."
+        yield f"{how_many} {totals.records:,} {side} records cannot match: {reasons}.{remedy}"
 
 
 def _dropped(plan: JoinPlan, side: Side, totals: SideTotals) -> dict[str, int]:

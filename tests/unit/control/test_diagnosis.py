@@ -168,6 +168,16 @@ def test_records_that_cannot_match(left: dict[str, Any], dropped: str) -> None:
     assert dropped.format("left records cannot match") == reported(after(left))
 
 
+def test_records_of_both_sides_that_cannot_match_and_times_of_another_unit() -> None:
+    bad = read(bad_records={"absurd_event_time": 100})
+
+    hint = "`streamjoin check` shows the times, and the unit that they look like."
+    assert reported(after(bad, bad)) == (
+        f"All 100 left records cannot match: 100 bad (absurd_event_time). {hint} "
+        f"All 100 right records cannot match: 100 bad (absurd_event_time). {hint}"
+    )
+
+
 def test_output_filter_drops_most_results() -> None:
     given = after(output_records=1, filtered_results=9)
     assert "output.filter dropped 9 of 10 results." == reported(given)
