@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from job.change.comparison import Comparison
+from job.event_time.filters import EarlierFilters
 from job.event_time.interval import Interval
 from job.instants import from_epoch_ms, utc_text
 from job.plan.plan import JoinPlan
@@ -35,6 +36,9 @@ class ChangePlan:
     change is being made."""
     repeats: Interval | None = None
     """The interrupted interval that the old query repeats before the change."""
+    filters: EarlierFilters | None = None
+    """The last filters that the old query has read with before the present ones. None: it has read
+    all records with these."""
 
 
 def described(plan: ChangePlan, *, cores: int) -> ChangePlanResult:
@@ -49,7 +53,7 @@ def _facts(plan: ChangePlan, cores: int) -> dict[str, Any]:
             {"field": change.field, "old": change.frozen, "new": change.wanted}
             for change in (*plan.comparison.changes, *plan.comparison.others)
         ],
-        "effects": list(plan.comparison.effects),
+        "effects": [*plan.comparison.effects, *_effects_of_filters(plan)],
         "repeated_first": None
         if repeats is None
         else {
@@ -88,7 +92,7 @@ def _lines(plan: ChangePlan, facts: Mapping[str, Any]) -> Iterator[str]:
     for change in (*plan.comparison.changes, *plan.comparison.others):
         yield f"  {change.field}: {change.frozen} -> {change.wanted}"
     yield "\nEffects on results near the cut"
-    for effect in plan.comparison.effects:
+    for effect in facts["effects"]:
         yield f"  {effect}"
     if (repeated := facts["repeated_first"]) is not None:
         yield from _repetition(repeated)
@@ -113,6 +117,23 @@ def _lines(plan: ChangePlan, facts: Mapping[str, Any]) -> Iterator[str]:
         return
     yield f"  the old checkpoint, {replay.old_checkpoint}: `--undo` returns to it"
     yield "  until the new query delivers"
+
+
+def _effects_of_filters(plan: ChangePlan) -> Iterator[str]:
+    if plan.filters is None:
+        return
+    starts, before = plan.replay.starts, plan.filters.offsets
+    records = sum(
+        max(0, before[side].get(number, 0) - start)
+        for side in SIDES
+        for number, start in starts[side].items()
+    )
+    if records:
+        yield (
+            f"{records:,} of the records that are read again were read with other filters before "
+            f"{utc_text(from_epoch_ms(plan.filters.until_ms))}. Now the filters of the new spec "
+            "decide about them: a row in state that they drop has no results after the cut."
+        )
 
 
 def _repetition(repeated: Mapping[str, Any]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from job.change.known_offsets import (
 from job.change.plan import ChangePlan
 from job.change.query import Query
 from job.change.start_offsets import needed_from_ms, start_offsets
+from job.checkpoint.filters import earlier_filters
 from job.checkpoint.successor import check_not_changed, read_replay
 from job.delivery.commit_topic import check_commit_topic_settings
 from job.formats.registration import check_accepted
@@ -81,7 +82,8 @@ def plan_change(
         query_id=None if is_shadow else str(uuid.uuid4()),
         first_offsets=cut.first_offsets,
     )
-    return ChangePlan(plan, comparison, replay, needed_ms)
+    filters = earlier_filters(old.checkpoint)
+    return ChangePlan(plan, comparison, replay, needed_ms, filters=filters[-1] if filters else None)
 
 
 def _has_same_event_times(old: JoinPlan, new: JoinPlan) -> bool:
