@@ -36,8 +36,9 @@ class Delivered:
     """The newest interval of which the query has delivered a part. NO_BATCH: none."""
     fence: int = 0
     """The newest fence of the query that is visible in every slot. 0: none."""
-    fenced_interval_id: int = NO_BATCH
-    """The newest interval with a part before the newest fence of a slot. NO_BATCH: none."""
+    fenced_id: int = NO_BATCH
+    """The newest batch or interval with a marker or a part before the newest fence of a slot.
+    NO_BATCH: none."""
 
     def has_part_of(self, interval: int) -> bool:
         return self.interval_id >= interval
@@ -48,9 +49,10 @@ class Delivered:
 
         `interval`: the recorded one. `fence`: the number in the checkpoint. `in_intervals`: whether
         the run is one of intervals. The recorded interval then only runs, or it repeats the one
-        with its number: parts of that one are before the fence of the start.
+        with its number: parts and marker of that one are before the fence of the start.
         """
-        known = self.fenced_interval_id if in_intervals else self.interval_id
+        newest = max(self.interval_id, self.batch_id)  # an interval may have only its marker
+        known = self.fenced_id if in_intervals else newest
         if known >= interval:
             return True
         return False if self.fence >= fence else None

@@ -162,15 +162,17 @@ class MarkerReader:
         self._known.pop(partition, None)  # maybe only the tail was read
         self.newest(partition, b"", to_the_end=to_the_end)
         records = self._known[partition].records
-        batch = interval = fenced = NO_BATCH
+        batch = interval = marked = fenced = NO_BATCH
         fence = 0
         if key in records and (marker := decoded(records[key])).query_id == query_id:
             batch = marker.batch_id
         for found, record in records.items():  # in the order of the partition
-            if found == key + _FENCE:
+            if found == key:
+                marked = batch
+            elif found == key + _FENCE:
                 newest = _decoded_fence(record)
                 if newest.query_id == query_id:
-                    fence, fenced = newest.number, interval
+                    fence, fenced = newest.number, max(marked, interval)
             elif found.startswith(key + b"/"):
                 part = _fields(record)
                 if part.get("query_id") == query_id:

@@ -100,7 +100,7 @@ def newest_delivered(plan: JoinPlan, target: Target, *, to_the_end: bool) -> Del
             max((each.batch_id for each in found), default=NO_BATCH),
             max((each.interval_id for each in found), default=NO_BATCH),
             min((each.fence for each in found), default=0),
-            max((each.fenced_interval_id for each in found), default=NO_BATCH),
+            max((each.fenced_id for each in found), default=NO_BATCH),
         )
 
 

@@ -28,9 +28,9 @@ CHECK_BUGS: dict[str, tuple[str, str, int]] = {
         12,
     ),
     "an interval that runs is never an interrupted one": (
-        "known = self.fenced_interval_id if in_intervals else self.interval_id",
-        "known = NO_BATCH if in_intervals else self.interval_id",
-        1_580,
+        "known = self.fenced_id if in_intervals else newest",
+        "known = NO_BATCH if in_intervals else newest",
+        244,
     ),
 }
 
@@ -121,7 +121,7 @@ def _delivered_in(records: list[object]) -> tuple[int, int, int, int]:
             case Part(batch_id=batch_id):
                 part = max(part, batch_id)
             case Fence(number=fence):
-                fenced = part
+                fenced = max(marker, part)
     return marker, part, fence, fenced
 
 
