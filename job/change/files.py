@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from job.checkpoint.checkpoint import Checkpoint
+from job.checkpoint.commits import interval_watermark_ms, next_watermark_ms
 from job.checkpoint.documents import read_document, write_document
 from job.checkpoint.successor import Changed, read_replay
 from job.document import Document
@@ -67,7 +68,6 @@ def read_cut(checkpoint: Checkpoint) -> Cut:
             f"the query of {folder.root} still reads records again after an earlier change, so it "
             "has no state to continue: wait until `change` of GET /v1/query has the phase `over`"
         )
-    commit = (folder.text(f"query/commits/{last}") or "").splitlines()
     event_times = checkpoint.partitions.recorded()
     first_offsets = _first_offsets(checkpoint, earlier)
     recorded = checkpoint.recorded_interval
@@ -78,13 +78,14 @@ def read_cut(checkpoint: Checkpoint) -> Cut:
     return Cut(
         query_id=checkpoint.query_id,
         batch=batches[-1],
-        next_watermark_ms=int(json.loads(commit[1])["nextBatchWatermarkMs"]),
+        next_watermark_ms=next_watermark_ms(checkpoint),
         first_offsets=first_offsets,
         late=late,
         event_times=event_times,
         recorded_event_times=checkpoint.event_times,
         topic_ids=checkpoint.topic_ids,
         late_unknown_before=late_unknown_before,
+        interval_ms=interval_watermark_ms(checkpoint),
     )
 
 

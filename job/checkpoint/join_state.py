@@ -91,18 +91,23 @@ def _rows_of_processor(
     spark: SparkSession, plan: JoinPlan, location: str, side: Side, batch_id: int
 ) -> DataFrame:
     """The rows in the lists of job/join/SlotStore.java that have not expired."""
-    clocks = _read(spark, location, batch_id, "stateVarName", "clock")
-    # All rows that had expired at this watermark are evicted, also those in lists that have other
-    # rows.
-    evicted = clocks.agg(F.max("list_element.value").alias("evicted"))
+    clocks = _read(spark, location, batch_id, "stateVarName", "clock").coalesce(1)
+    # All rows of a partition that had expired at this watermark are evicted, also those in lists
+    # that have other rows.
+    evicted = clocks.select("partition_id", F.col("list_element.value").alias("evicted"))
     entries = _read(spark, location, batch_id, "stateVarName", plan.input_of(side)).coalesce(1)
     rows = (
         entries.select("key", "list_element.*", "partition_id")
         .groupBy("partition_id", "key", "position", "event_time", "expires_at")
-        .agg(F.first("row", ignorenulls=True).alias("row"), F.max("matched").alias("matched"))
+        .agg(
+            F.first("row", ignorenulls=True).alias("row"),
+            F.max("matched").alias("matched"),
+            F.expr("bool_or(row IS NULL AND NOT matched)").alias("removed"),
+        )
+        .where("NOT removed")
         # Not broadcast: Spark reads a broadcast table on another thread, which a cancellation
         # interrupts.
-        .join(evicted.hint("shuffle_replicate_nl"))
+        .join(evicted.hint("shuffle_hash"), "partition_id", "left")
         .where("expires_at > coalesce(evicted, expires_at - 1)")
     )
     if plan.join_type.semi_side is not None:

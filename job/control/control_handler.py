@@ -172,7 +172,7 @@ class ControlHandler:
     def _explain(self, request: calls.Explain, caller_gone: Event) -> KeyExplanation:
         with self._lookups.turn(caller_gone):
             # First: the state then contains what was read before the offsets of this line.
-            present = self._stats.watermark_line(self._delays_ms)
+            present = self._stats.watermark_line(self._delays_ms, live=False)
             reader, batch_id = self._runner.state_reader()
             state = {
                 side: reader.rows(

@@ -149,6 +149,7 @@ class QueryRunner:
             query_id=last.query_id if last else None,
             run_id=self._run_id,
             last_batch=last,
+            live_watermark_ms=self._stats.live_watermark_ms,
             last_progress_at=self._stats.last_progress_at,
             last_failure=self._stats.last_failure,
             commands=self._machine.commands.last,

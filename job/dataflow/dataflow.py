@@ -100,7 +100,7 @@ def dataflow(
     if limits is not None and _passes_letters(plan, join):
         letter_bytes_max = limits.dead_letter_bytes_max
     left, right = (
-        side_rows(records, plan.side(side), plan, registry, replay, letter_bytes_max)
+        side_rows(records, plan.side(side), plan, registry, replay, letter_bytes_max, join.live)
         for side, records in zip(SIDES, (left_records, right_records), strict=True)
     )
     if replay is not None:

@@ -16,6 +16,7 @@ from job.encoding.decoded_column import decoded_column
 from job.event_time.partitions import EVENT_TIMES, OBSERVED_PARTITIONS_MAX
 from job.formats.decoder import Decoder
 from job.formats.schemas import UNKNOWN_SCHEMA
+from job.join.live_watermark import LiveWatermark
 from job.join.processor import DEAD_LETTER, IS_DEAD
 from job.plan import record_checks, record_sql
 from job.plan.deduplication import id_columns
@@ -57,6 +58,7 @@ def side_rows(
     registry: "RegistryAccess | None",
     replay: Replay | None = None,
     letter_bytes_max: int | None = None,
+    live: LiveWatermark | None = None,
 ) -> DataFrame:
     """Rows of one side as the join stores them: kept columns, position, watermarked event time.
 
@@ -64,6 +66,7 @@ def side_rows(
     `letter_bytes_max`: the largest record that the dead-letter topic accepts, if the join passes
     dead letters on. Then the rows that become dead letters are among the rows, in the column
     DEAD_LETTER. None: the rows are only those that are joined.
+    `live`: records how far the tasks have read. None: the run has no intervals.
 
     The observed metrics are directly above the watermark node, because Spark pushes no filter
     through them: the watermark follows every record that arrives, also a record that fails a side
@@ -77,6 +80,9 @@ def side_rows(
     rows = decoded(records, side, registry, keep=keep)
     if plan.fails_on_bad_records:
         rows = _failing(rows, side, plan, replay)
+    if live is not None:
+        event_time = f"`{side.event_time_column}`"
+        rows = live.recorded(rows, side.side, position_column(side.side), event_time)
     counted = watermarked(rows, side).observe(side.side, *observed_metrics(side))
     if letter_bytes_max is None:
         rows = kept(counted, side, plan)

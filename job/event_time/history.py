@@ -28,8 +28,6 @@ _POINTS_MIN = 2
 _STANDING_MS_MIN, _STANDING_BATCHES = 10_000, 3
 """A watermark stands still if it has not advanced for this time, and for the duration of so many
 batches."""
-_INTERVAL_MS_MAX = 60_000
-"""The pace of a watermark that advances in longer steps is not known."""
 
 
 class WatermarkLine(BaseModel):
@@ -120,14 +118,9 @@ def stands(batches: Sequence[tuple[int, int, int | None]], now_ms: int) -> bool:
     return stands_ms > max(_STANDING_MS_MIN, _STANDING_BATCHES * usual)
 
 
-def pace(
-    lines: Sequence[WatermarkLine], now_ms: int, watermark_ms: int | None, interval_ms: int = 0
-) -> Pace | None:
+def pace(lines: Sequence[WatermarkLine], now_ms: int, watermark_ms: int | None) -> Pace | None:
     """Pace of the last three minutes, since the last start of a job and the last jump. None: the
-    history is too short. `interval_ms`: length of an interval, within which the watermark does not
-    advance."""
-    if interval_ms > _INTERVAL_MS_MAX:
-        return None
+    history is too short."""
     recent: list[tuple[int, int]] = []
     for line in lines:
         if line.watermark_ms is None:

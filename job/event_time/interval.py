@@ -2,10 +2,11 @@
 
 Results of an interval are visible before Spark commits the interval, and Spark does not record how
 far an interval reads. If an interval is interrupted, the next start reads its records again, with
-the watermark of the interval. Every record that the interval can have read is in the topics when
+the watermark of its begin. Every record that the interval can have read is in the topics when
 the query starts again, so the watermark stays until all of these records are read. With a later
 watermark, a row whose pair is visible could be late in the repetition, and its partner would be
-emitted as unmatched.
+emitted as unmatched. The rows that were late, or emitted as unmatched, by a later watermark of the
+interval are known from what it has delivered (writer/DeliveredRows.java).
 """
 
 from typing import Self
@@ -22,7 +23,7 @@ class Interval(Document):
     file_name = "interval.json"
     batch_id: int
     watermark_ms: int
-    """Watermark of the interval, milliseconds since 1970."""
+    """Watermark with which the interval begins, milliseconds since 1970. It advances meanwhile."""
     repeat_until: RecordedOffsets | None = None
     """The ends of the topics at the start that repeats the interval. None: it is not repeated."""
     earlier: tuple[int, ...] = ()

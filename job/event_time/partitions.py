@@ -44,6 +44,19 @@ class Partition:
 
 
 @dataclass(frozen=True)
+class PartitionRead:
+    """What the tasks of an interval have read of a partition."""
+
+    next_offset: int
+    newest_ms: int | None
+    """Newest event time. None: no record with an event time was read."""
+
+
+Reads = Mapping[Side, Mapping[int, PartitionRead]]
+"""By side and partition. A partition of which nothing was read is missing."""
+
+
+@dataclass(frozen=True)
 class BatchRead:
     """Offsets and event times that one batch has read of both sides."""
 
@@ -109,26 +122,23 @@ class Partitions:
             for side in SIDES
         }
 
-    def with_live(
-        self, read: Mapping[Side, int], newest_ms: Mapping[Side, int | None]
-    ) -> "Partitions":
-        """The partitions with the records that a running interval has read, and their newest event
-        time. `read`: number of records.
-
-        A side that has read as many records as its backlog had counts as read to its end.
-        """
-        newest = {side: _newer(self.newest_ms.get(side), newest_ms.get(side)) for side in SIDES}
-        left, right = (self._after_reading(side, read.get(side, 0)) for side in SIDES)
-        return Partitions(left, right, {s: ms for s, ms in newest.items() if ms is not None})
-
-    def _after_reading(self, side: Side, records: int) -> Mapping[int, Partition]:
-        partitions = self.side(side)
-        if records < sum(each.latest_offset - each.next_offset for each in partitions.values()):
-            return partitions
-        return {
-            number: replace(partition, next_offset=partition.latest_offset)
-            for number, partition in partitions.items()
-        }
+    def with_read(self, read: Reads, ends: Offsets) -> "Partitions":
+        """The partitions with what a running interval has read. `ends`: of the partitions."""
+        left, right = (
+            {
+                number: _with_read(
+                    self.side(side).get(number, Partition(0, 0)), read[side].get(number), end
+                )
+                for number, end in ends[side].items()
+            }
+            for side in SIDES
+        )
+        newest = dict(self.newest_ms)
+        for side in SIDES:
+            for each in read[side].values():
+                if (ms := _newer(newest.get(side), each.newest_ms)) is not None:
+                    newest[side] = ms
+        return Partitions(left, right, newest)
 
     def after_batch(self, batch: "BatchRead") -> "Partitions":
         """The partitions after one more batch."""
@@ -149,6 +159,13 @@ class Partitions:
             if (time := _newer(self.newest_ms.get(side), batch.newest_ms.get(side))) is not None
         }
         return Partitions(left, right, newest)
+
+    @property
+    def next_offsets(self) -> Offsets:
+        return {
+            side: {number: each.next_offset for number, each in self.side(side).items()}
+            for side in SIDES
+        }
 
     @property
     def records(self) -> int:
@@ -218,6 +235,16 @@ class Partitions:
             side: max(times.values()) for side, times in partitions.event_times.items() if times
         }
         return cls(left, right, newest)
+
+
+def _with_read(partition: Partition, read: PartitionRead | None, end: int) -> Partition:
+    if read is None:
+        return replace(partition, latest_offset=end)
+    return Partition(
+        max(partition.next_offset, read.next_offset),
+        end,
+        _newer(partition.event_time_ms, read.newest_ms),
+    )
 
 
 def _newer(one: int | None, other: int | None) -> int | None:

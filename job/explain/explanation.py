@@ -19,7 +19,6 @@ from job.plan.plan import JoinPlan
 from job.plan.result_id import Place
 from job.protocol.progress import BatchProgress
 from job.protocol.results import KeyRows, StateRow
-from job.spec.durations import milliseconds
 from job.spec.sides import SIDES, Side
 
 
@@ -122,12 +121,7 @@ def _pace(running: RunningFacts) -> Pace | None:
     if watermark_ms is not None and (not running.is_running or stands(batches, now_ms)):
         return Pace(now_ms, watermark_ms, 0.0)
     lines = _after_replay(running)
-    return pace(lines, now_ms, watermark_ms, interval_ms=_interval_ms(running.plan))
-
-
-def _interval_ms(plan: JoinPlan) -> int:
-    real_time = plan.real_time
-    return 0 if real_time is None else milliseconds(real_time.checkpoint_interval)
+    return pace(lines, now_ms, watermark_ms)
 
 
 def _record(plan: JoinPlan, row: RowId, stored: StateRow | None) -> KeyRecord:

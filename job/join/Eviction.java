@@ -26,8 +26,12 @@ final class Eviction {
   /** Rows of the first slot that have not been evicted, if it is on the heap. */
   private SlotRows rows;
 
-  private int[] order;
+  /** Those that expire. */
+  private int[] expiring;
+
   private int next;
+
+  private boolean readsStore;
 
   /** The last key that was evicted, if the slot is not on the heap. */
   private UnsafeRow lastKey;
@@ -48,6 +52,20 @@ final class Eviction {
         due.add(slot);
       }
     }
+  }
+
+  long watermark() {
+    return watermark;
+  }
+
+  /** Whether nothing is left to evict. */
+  boolean hasEnded() {
+    return due.isEmpty();
+  }
+
+  /** Whether a slot is not on the heap, so that each eviction reads all of its rows. */
+  boolean readsStore() {
+    return readsStore;
   }
 
   /** Evicts up to `count` rows, or lists of the store. False: nothing is left. */
@@ -82,11 +100,12 @@ final class Eviction {
   private void begin(Slot slot) {
     rows = state.rowsToEvict(slot);
     if (rows == null) {
+      readsStore = true;
       return;
     }
     slot.isPinned = true;
-    order = rows.byExpiry(rules.firstExpiry(slot) - 1);
-    next = firstAfter(previous);
+    expiring = rows.expiring(rules.firstExpiry(slot) - 1, previous, watermark);
+    next = 0;
   }
 
   private void end(Slot slot, boolean isOver) {
@@ -101,8 +120,11 @@ final class Eviction {
 
   private int evictRows(Slot slot, int count, List<InternalRow> output) {
     int left = count;
-    while (left > 0 && next < order.length && rows.expiresAt(order[next]) <= watermark) {
-      int row = order[next++];
+    while (left > 0 && next < expiring.length) {
+      int row = expiring[next++];
+      if (rows.isRemoved(row)) {
+        continue;
+      }
       rules.counts.removed[slot.side].add(1);
       if (!rows.isMatched(row)) {
         output.add(rules.unmatched(slot.side, rows.columns(row)));
@@ -136,20 +158,5 @@ final class Eviction {
         output.add(rules.unmatched(side, row.row));
       }
     }
-  }
-
-  /** The first place in `order` of a row that expires after `watermark`. */
-  private int firstAfter(long watermark) {
-    int low = 0;
-    int high = order.length;
-    while (low < high) {
-      int middle = (low + high) >>> 1;
-      if (rows.expiresAt(order[middle]) <= watermark) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    return low;
   }
 }

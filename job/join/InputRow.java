@@ -1,6 +1,9 @@
 package streamjoin;
 
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
 /** A row that enters the processor, with the columns that join.py gives it. */
 final class InputRow {
@@ -13,6 +16,9 @@ final class InputRow {
   private static final int ROW_OF_LEFT = 6;
   private static final int DEAD_LETTER = 8;
 
+  /** In place of a side, of a row without content. */
+  private static final int TICK = 3;
+
   static final long MICROS_PER_MILLI = 1000;
 
   private final JoinRules rules;
@@ -23,6 +29,18 @@ final class InputRow {
     this.rules = rules;
     this.row = row;
     first = rules.keySchema.length();
+  }
+
+  /** A row that only lets the join go on. */
+  static UnsafeRow tick(JoinRules rules) {
+    GenericInternalRow row = new GenericInternalRow(rules.inputSchema.length());
+    row.update(0, 0L);
+    row.update(rules.keySchema.length() + SIDE, TICK);
+    return UnsafeProjection.create(rules.inputSchema).apply(row);
+  }
+
+  boolean isTick() {
+    return side() == TICK;
   }
 
   int side() {
@@ -48,6 +66,11 @@ final class InputRow {
     return row.getLong(first + EVENT_TIME);
   }
 
+  /** As in job/plan/position.py. */
+  long position() {
+    return row.getLong(first + POSITION);
+  }
+
   /** False: no row of the other side can match this row, for example because a key is null. */
   boolean isMatchable() {
     return row.getBoolean(first + IS_MATCHABLE);
@@ -71,7 +94,7 @@ final class InputRow {
     return new StoredRow(
         eventTime(),
         row.getLong(expiresAt),
-        row.getLong(first + POSITION),
+        position(),
         false,
         row());
   }

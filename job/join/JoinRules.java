@@ -15,6 +15,9 @@ public final class JoinRules implements Serializable {
   /** Key columns of the rows of the dataflow. The first column is the slot. */
   final StructType keySchema;
 
+  /** Of the rows that arrive: InputRow. */
+  final StructType inputSchema;
+
   final StructType[] rowSchemas = new StructType[2];
   final StructType deadLetterSchema;
   final boolean[] padsUnmatched = new boolean[2];
@@ -51,6 +54,13 @@ public final class JoinRules implements Serializable {
   final boolean emitsPairs;
 
   final boolean realTime;
+
+  /** The run of {@link LiveWatermark}. 0: the watermark does not advance within a batch. */
+  final int liveRun;
+
+  /** Side of the spec that is LEFT here. */
+  final String firstSide;
+
   final RowCounts counts;
 
   public JoinRules(
@@ -69,8 +79,11 @@ public final class JoinRules implements Serializable {
       Expression condition,
       boolean emitsPairs,
       boolean realTime,
+      int liveRun,
+      String firstSide,
       RowCounts counts) {
     this.keySchema = keySchema;
+    this.inputSchema = inputSchema.asNullable();
     rowSchemas[LEFT] = (StructType) inputSchema.apply("left").dataType();
     rowSchemas[RIGHT] = (StructType) inputSchema.apply("right").dataType();
     deadLetterSchema = (StructType) inputSchema.apply("dead_letter").dataType();
@@ -88,6 +101,8 @@ public final class JoinRules implements Serializable {
     this.condition = condition;
     this.emitsPairs = emitsPairs;
     this.realTime = realTime;
+    this.liveRun = liveRun;
+    this.firstSide = firstSide;
     this.counts = counts;
   }
 

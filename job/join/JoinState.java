@@ -151,6 +151,51 @@ final class JoinState {
     }
   }
 
+  /** Removes the rows that an interrupted interval has emitted as unmatched. */
+  void remove(DeliveredRows delivered) {
+    for (int side = JoinRules.LEFT; side <= JoinRules.RIGHT; side++) {
+      if (!rules.padsUnmatched[side] || !delivered.hasUnmatched(side)) {
+        continue;
+      }
+      for (Slot slot : slots.get(side)) {
+        if (rules.firstExpiry(slot) > delivered.watermark) {
+          break;
+        }
+        remove(slot, delivered);
+      }
+    }
+  }
+
+  private void remove(Slot slot, DeliveredRows delivered) {
+    int side = slot.side;
+    SlotRows rows = rowsToEvict(slot);
+    if (rows != null) {
+      int removed = rows.remove(position -> delivered.wasUnmatched(side, position));
+      rules.counts.removed[side].add(removed);
+      return;
+    }
+    SlotStore store = store(slot);
+    List<StoredRow> found = new ArrayList<>();
+    List<UnsafeRow> keys = new ArrayList<>();
+    store.readLists(
+        slot.number,
+        null,
+        (key, list) -> {
+          for (StoredRow row : list) {
+            if (delivered.wasUnmatched(side, row.position)) {
+              found.add(row);
+              keys.add(key);
+            }
+          }
+          return true;
+        });
+    for (int i = 0; i < found.size(); i++) {
+      store.markRemoved(keys.get(i), found.get(i));
+    }
+    slot.count = Slot.UNKNOWN;
+    rules.counts.removed[side].add(found.size());
+  }
+
   private void addToStore(Slot slot, UnsafeRow key, int hash, StoredRow row) {
     store(slot).append(key, row);
     if (slot.count != Slot.UNKNOWN) {

@@ -1,6 +1,7 @@
 package streamjoin;
 
 import java.util.Arrays;
+import java.util.function.LongPredicate;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.array.ByteArrayMethods;
@@ -25,6 +26,7 @@ final class SlotRows {
   private static final int LARGEST_PAGE = 1 << 18;
   private static final int FEW = 8;
   private static final byte MATCHED = 1;
+  private static final byte REMOVED = 2;
 
   /** Not that of Spark's shuffle: the keys of a state partition have much of that hash in common. */
   private static final int SEED = 0x9747b28c;
@@ -45,6 +47,7 @@ final class SlotRows {
   private int[] lastRow = new int[FEW];
 
   private int rows;
+  private int removed;
   private long[] address = new long[FEW];
   private int[] size = new int[FEW];
   private long[] eventTime = new long[FEW];
@@ -57,13 +60,15 @@ final class SlotRows {
   /** The rows before this one are in the store. */
   private int written;
 
-  /** Rows in the store that have matched, without a mark there. */
+  /** Rows in the store that have matched or were removed, without a mark there. */
   private int[] toMark = new int[0];
 
   private int marks;
 
-  /** The rows by expiry, as of the last call of {@link #byExpiry}. */
+  /** The rows by expiry, once no row was added between two calls of {@link #expiring}. */
   private int[] order = new int[0];
+
+  private int rowsBefore = NONE;
 
   /** `width`: number of columns of a row. */
   SlotRows(int width) {
@@ -86,7 +91,7 @@ final class SlotRows {
   }
 
   int count() {
-    return rows;
+    return rows - removed;
   }
 
   long bytes() {
@@ -98,20 +103,25 @@ final class SlotRows {
   /** The first row of a key, or NONE. `hash`: that of the key. */
   int first(UnsafeRow key, int hash) {
     int found = find(key, hash);
-    return found == NONE ? NONE : firstRow[found];
+    return found == NONE ? NONE : present(firstRow[found]);
   }
 
   /** The next row of the same key, or NONE. */
   int next(int row) {
-    return next[row];
+    return present(next[row]);
+  }
+
+  /** The row, or the next one of the same key if it was removed. */
+  private int present(int row) {
+    int found = row;
+    while (found != NONE && (flags[found] & REMOVED) != 0) {
+      found = next[found];
+    }
+    return found;
   }
 
   long eventTime(int row) {
     return eventTime[row];
-  }
-
-  long expiresAt(int row) {
-    return expiresAt[row];
   }
 
   boolean isMatched(int row) {
@@ -160,7 +170,23 @@ final class SlotRows {
 
   /** Records that a row has matched. */
   void setMatched(int row) {
-    flags[row] |= MATCHED;
+    mark(row, MATCHED);
+  }
+
+  /** Removes the rows at these positions. Returns how many. */
+  int remove(LongPredicate isRemoved) {
+    int before = removed;
+    for (int row = 0; row < rows; row++) {
+      if ((flags[row] & REMOVED) == 0 && isRemoved.test(position[row])) {
+        mark(row, REMOVED);
+        removed++;
+      }
+    }
+    return removed - before;
+  }
+
+  private void mark(int row, byte flag) {
+    flags[row] |= flag;
     if (row < written) {
       if (marks == toMark.length) {
         toMark = Arrays.copyOf(toMark, Math.max(FEW, 2 * marks));
@@ -177,11 +203,15 @@ final class SlotRows {
   void write(SlotStore store, long evictedAt) {
     int keyWidth = store.keyWidth();
     for (int row = written; row < rows; row++) {
-      store.append(keyOf(row, keyWidth), row(row));
+      if ((flags[row] & REMOVED) == 0) {
+        store.append(keyOf(row, keyWidth), row(row));
+      }
     }
     for (int i = 0; i < marks; i++) {
       int row = toMark[i];
-      if (expiresAt[row] > evictedAt) {
+      if ((flags[row] & REMOVED) != 0) {
+        store.markRemoved(keyOf(row, keyWidth), row(row));
+      } else if (expiresAt[row] > evictedAt) {
         store.markMatched(keyOf(row, keyWidth), row(row));
       }
     }
@@ -195,20 +225,54 @@ final class SlotRows {
     toMark = new int[0];
   }
 
-  /** All rows, those that expire first first. `baseMs`: before all expiries. */
-  int[] byExpiry(long baseMs) {
+  /** The rows that expire after `previous` and not after `watermark`. `baseMs`: before all. */
+  int[] expiring(long baseMs, long previous, long watermark) {
+    if (order.length != rows && rowsBefore == rows) {
+      order = byExpiry(baseMs, baseMs, Long.MAX_VALUE);
+    }
+    rowsBefore = rows;
     if (order.length != rows) {
-      long[] sorted = new long[rows];
-      for (int row = 0; row < rows; row++) {
-        sorted[row] = (expiresAt[row] - baseMs) << 31 | row;
-      }
-      Arrays.sort(sorted);
-      order = new int[rows];
-      for (int i = 0; i < rows; i++) {
-        order[i] = (int) sorted[i] & Integer.MAX_VALUE;
+      return byExpiry(baseMs, previous, watermark);
+    }
+    return Arrays.copyOfRange(order, firstAfter(previous), firstAfter(watermark));
+  }
+
+  private int[] byExpiry(long baseMs, long after, long until) {
+    long[] sorted = new long[FEW];
+    int found = 0;
+    for (int row = 0; row < rows; row++) {
+      if (expiresAt[row] > after && expiresAt[row] <= until) {
+        if (found == sorted.length) {
+          sorted = Arrays.copyOf(sorted, 2 * found);
+        }
+        sorted[found++] = (expiresAt[row] - baseMs) << 31 | row;
       }
     }
-    return order;
+    Arrays.sort(sorted, 0, found);
+    int[] places = new int[found];
+    for (int i = 0; i < found; i++) {
+      places[i] = (int) sorted[i] & Integer.MAX_VALUE;
+    }
+    return places;
+  }
+
+  /** The first place in `order` of a row that expires after `watermark`. */
+  private int firstAfter(long watermark) {
+    int low = 0;
+    int high = order.length;
+    while (low < high) {
+      int middle = (low + high) >>> 1;
+      if (expiresAt[order[middle]] <= watermark) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+
+  boolean isRemoved(int row) {
+    return (flags[row] & REMOVED) != 0;
   }
 
   /** The keys that may be among the rows. */

@@ -22,7 +22,8 @@ import scala.collection.Iterator;
 /**
  * The rows of one side in the state store: a list for each slot and key, sorted by slot.
  *
- * <p>An entry of a list is a row, or a mark that the row at its position has matched. The lists
+ * <p>An entry of a list is a row, or a mark that the row at its position has matched, or, if the
+ * mark has not matched, that the row was removed. The lists
  * have the format of Spark's ListState, so that Spark's state reader reads them. Unlike ListState,
  * the keys are sorted: a slot is read and removed with one range.
  */
@@ -147,6 +148,10 @@ final class SlotStore {
     store.merge(key, entry(row.eventTime, row.expiresAt, row.position, true, null), name);
   }
 
+  void markRemoved(UnsafeRow key, StoredRow row) {
+    store.merge(key, entry(row.eventTime, row.expiresAt, row.position, false, null), name);
+  }
+
   /** Removes all lists of a slot. */
   void remove(long slot) {
     store.deleteRange(from(slot), from(slot + 1), name);
@@ -168,6 +173,7 @@ final class SlotStore {
   private final class Rows {
     private final List<StoredRow> rows = new ArrayList<>(1);
     private Set<Long> matched = Set.of();
+    private Set<Long> removed = Set.of();
 
     void add(UnsafeRow entry) {
       if (!entry.isNullAt(ROW)) {
@@ -181,13 +187,19 @@ final class SlotStore {
                 entry.getStruct(ROW, rowWidth)));
         return;
       }
-      if (matched.isEmpty()) {
-        matched = new HashSet<>();
+      if (entry.getBoolean(MATCHED)) {
+        matched = matched.isEmpty() ? new HashSet<>() : matched;
+        matched.add(entry.getLong(POSITION));
+      } else {
+        removed = removed.isEmpty() ? new HashSet<>() : removed;
+        removed.add(entry.getLong(POSITION));
       }
-      matched.add(entry.getLong(POSITION));
     }
 
     List<StoredRow> read() {
+      if (!removed.isEmpty()) {
+        rows.removeIf(row -> removed.contains(row.position));
+      }
       for (StoredRow row : rows) {
         row.matched |= matched.contains(row.position);
       }

@@ -52,13 +52,16 @@ import scala.jdk.javaapi.CollectionConverters;
  * <p>A row expires at the first watermark at which no later row can match it. An unmatched row of
  * an outer side is then emitted. A slot is removed once all of its rows have expired. In
  * micro-batches the processor evicts at the end of the batch, as StreamingSymmetricHashJoinExec
- * does. In real time the watermark advances only between two intervals, so that many rows expire at
- * once: with each row that arrives the processor evicts a few rows, and the rest at the end of the
- * interval.
+ * does. In real time the watermark advances also while an interval runs (LiveWatermark): with each
+ * row that arrives the processor evicts a few rows, and the rest at the end of the interval.
  *
  * <p>Late rows are counted by side and dropped, or replaced by their dead letters. In micro-batches
  * the watermark of the previous batch decides which rows are late, as in Spark's own join. In real
- * time the watermark of the interval decides.
+ * time the watermark of the last eviction decides.
+ *
+ * <p>A run that repeats an interrupted interval begins with the watermark of its begin, and repeats
+ * what the interval has delivered (DeliveredRows): a row that was late is late, and a row that was
+ * unmatched has expired.
  *
  * <p>Unlike Spark 4.3.0's own operator, a left semi join does not miss a match in the batch that
  * evicts one of the two rows.
@@ -84,6 +87,8 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
   private transient StateStore store;
   private transient JoinState state;
   private transient Eviction eviction;
+  private transient DeliveredRows delivered;
+  private transient TransactionSlot slot;
   private transient ListState<Long> clock;
   private transient long lateWatermark;
   private transient BasePredicate condition;
@@ -107,6 +112,9 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
     store = ((ListStateImpl<Long>) clock).stateStore();
     takeState();
     TaskEnd.call((StatefulProcessorHandleImpl) handle, this::write);
+    if (rules.liveRun != 0) {
+      TickingShuffleManager.register(InputRow.tick(rules));
+    }
     eviction = null;
     keyProjection = UnsafeProjection.create(rules.keySchema);
     pair = new JoinedRow();
@@ -174,33 +182,35 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
         setClock(START);
         Interpreted.projectionsOf(
             () -> {
-              getHandle().registerTimer(watermark + 1);
+              getHandle().registerTimer(watermark);
               return null;
             });
       }
-      startEviction(watermark);
+      begin(watermark);
       ImplicitGroupingKeyTracker.setImplicitKey(key);
-      lateWatermark = rules.realTime ? watermark : LateWatermark.ofBatch();
+      lateWatermark = rules.realTime ? eviction.watermark() : LateWatermark.ofBatch();
     }
-    return new KeyJoin(key, rows, watermark);
+    advance();
+    return new KeyJoin(key, rows, eviction.watermark());
   }
 
   /**
-   * Spark calls this method for the clock of the partition once the watermark has advanced: at the
-   * end of a batch or an interval, and in real time also after the first row of the interval.
+   * Spark calls this method for the clock of the partition at the end of each batch or interval, and
+   * in real time also after the first row of the interval.
    */
   @Override
   public Iterator<InternalRow> handleExpiredTimer(
       InternalRow key, TimerValues times, ExpiredTimerInfo timer) {
     long watermark = times.getCurrentWatermarkInMs();
     if (eviction == null) {
-      startEviction(watermark);
+      begin(watermark);
     }
+    // Spark deletes a timer that was registered again with its time. A timer that is not after the
+    // watermark is due in the next batch, and within an interval only at its end: it is before the
+    // timers that Spark has fired.
+    long before = isDataProcessed() ? watermark : watermark - 1;
+    getHandle().registerTimer(timer.getExpiryTimeInMs() == before ? before - 1 : before);
     if (!isDataProcessed()) {
-      // The new timer is before the timers that Spark has fired in this interval, so Spark finds
-      // it only at the end of the interval.
-      long before = watermark - 1;
-      getHandle().registerTimer(timer.getExpiryTimeInMs() == before ? before - 1 : before);
       return new Buffered();
     }
     return new Buffered() {
@@ -209,19 +219,44 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
         if (eviction.evict(EVICTED_AT_ONCE, output)) {
           return true;
         }
-        state.setEvictedAt(watermark);
-        setClock(watermark);
-        getHandle().registerTimer(watermark + 1);
+        state.setEvictedAt(eviction.watermark());
+        setClock(eviction.watermark());
         return false;
       }
     };
   }
 
-  /** The implicit key must be the key of the clock. */
-  private void startEviction(long watermark) {
-    long previous = clock.get().next();
+  /** Called when the task begins. The implicit key must be the key of the clock. */
+  private void begin(long watermark) {
+    slot = TransactionSlot.ofTask();
+    delivered = slot == null ? DeliveredRows.NOTHING : slot.deliveredRows(rules.firstSide);
+    state.remove(delivered);
+    startEviction(clock.get().next(), Math.max(watermark, offered()));
+  }
+
+  /**
+   * Begins another eviction if the last one has ended and the watermark has advanced. One that reads
+   * many rows from the store waits for the end of the interval.
+   */
+  private void advance() {
+    boolean canBegin = rules.liveRun != 0 && eviction.hasEnded() && !eviction.readsStore();
+    if (canBegin && offered() > eviction.watermark()) {
+      startEviction(eviction.watermark(), offered());
+      lateWatermark = eviction.watermark();
+    }
+  }
+
+  /** The watermark that the driver offers while an interval runs. */
+  private long offered() {
+    return rules.liveRun == 0 ? LiveWatermark.NONE : LiveWatermark.watermark(rules.liveRun);
+  }
+
+  private void startEviction(long previous, long watermark) {
     state.setEvictedAt(previous);
-    eviction = new Eviction(rules, state, previous, watermark);
+    eviction = new Eviction(rules, state, previous, Math.max(previous, watermark));
+    if (slot != null) {
+      slot.advanceTo(eviction.watermark());
+    }
   }
 
   private void setClock(long watermark) {
@@ -264,6 +299,7 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
     /** Rows that had expired when they arrived. Only rows of the same batch can match them. */
     private final List<List<StoredRow>> expired = List.of(new ArrayList<>(), new ArrayList<>());
 
+    private boolean isTick;
     private boolean ended;
 
     KeyJoin(InternalRow key, Iterator<InternalRow> rows, long watermark) {
@@ -291,24 +327,28 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
         }
       }
       if (rules.realTime) {
-        eviction.evict(EVICTED_WITH_EACH_ROW, output);
+        eviction.evict(isTick ? EVICTED_AT_ONCE : EVICTED_WITH_EACH_ROW, output);
       }
       return true;
     }
 
     private void accept(InputRow input, List<InternalRow> output) {
+      if (input.isTick()) {
+        isTick = true;
+        return;
+      }
       if (!input.isOfASide()) {
         output.add(rules.deadLetter(input.deadLetter()));
         return;
       }
       int side = input.side();
       rules.counts.newest[side].add(input.eventTime());
-      if (input.isLate(lateWatermark)) {
+      if (input.isLate(lateWatermark) || delivered.wasLate(side, input.position())) {
         rules.counts.late[side].add(1);
         if (input.hasDeadLetter()) {
           output.add(rules.deadLetterOfLateRow(input.deadLetter(), lateWatermark));
         }
-      } else if (!input.isMatchable()) {
+      } else if (!input.isMatchable() || delivered.wasUnmatched(side, input.position())) {
         if (rules.padsUnmatched[side]) {
           output.add(rules.unmatched(side, input.row()));
         }

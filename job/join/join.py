@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from job.join.live_watermark import LiveWatermark
 from job.join.processor import RowCounts, processor_join
 from job.plan.plan import JoinPlan
 from job.spark.watermark import pass_late_watermark
@@ -35,6 +36,10 @@ class Join(Protocol):
         """The columns of both sides: of a pair, or of an unmatched row, where those of the other
         side are null. If dead letters pass, also DEAD_LETTER. Of an anti join also the pairs."""
 
+    @property
+    def live(self) -> LiveWatermark | None:
+        """The watermark that advances within intervals. None: the run has no intervals."""
+
     def begin_batch(self, query: StreamingQuery, spark: SparkSession) -> None:
         """Called with each micro-batch of the query, before its rows are computed. `spark`: the
         session of the batch."""
@@ -50,6 +55,7 @@ class SparkJoin:
     output_mode = "append"
     passes_dead_letters = False
     counts = None
+    live = None
 
     def joined(self, left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
         sides = {"left": left, "right": right}
@@ -68,16 +74,26 @@ class StreamJoin:
     passes_dead_letters = True
 
     def __init__(
-        self, spark: SparkSession, plan: JoinPlan, *, as_interval: bool, heap_bytes: int = 0
+        self,
+        spark: SparkSession,
+        plan: JoinPlan,
+        *,
+        as_interval: bool,
+        in_intervals: bool = False,
+        late_at_least_ms: int = 0,
+        heap_bytes: int = 0,
     ) -> None:
         """`as_interval`: the watermark of a batch decides which of its rows are late, as in an
-        interval. In micro-batches Spark uses the watermark of the previous batch. `heap_bytes`: as
-        for `processor_join`.
+        interval. In micro-batches Spark uses the watermark of the previous batch, and
+        `late_at_least_ms` is that of the interval before them. `in_intervals`: the run has
+        intervals. `heap_bytes`: as for `processor_join`.
 
         Raises SetupError if the processor was built from other sources.
         """
         self.counts = RowCounts(spark, plan)
+        self.live = LiveWatermark(spark, plan.inputs) if in_intervals else None
         self._as_interval = as_interval
+        self._late_at_least_ms = late_at_least_ms
         self._heap_bytes = heap_bytes
 
     def joined(self, left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
@@ -85,18 +101,33 @@ class StreamJoin:
             *(left, right, plan),
             as_interval=self._as_interval,
             counts=self.counts,
+            live_run=0 if self.live is None else self.live.run,
             heap_bytes=self._heap_bytes,
         )
 
     def begin_batch(self, query: StreamingQuery, spark: SparkSession) -> None:
-        pass_late_watermark(query, spark)
+        pass_late_watermark(query, spark, self._late_at_least_ms)
 
     def close(self) -> None:
         self.counts.close()
+        if self.live is not None:
+            self.live.close()
 
 
-def join_of(spark: SparkSession, plan: JoinPlan, *, as_interval: bool = False) -> Join:
-    """`as_interval`: as for StreamJoin."""
+def join_of(
+    spark: SparkSession,
+    plan: JoinPlan,
+    *,
+    as_interval: bool = False,
+    in_intervals: bool = False,
+    late_at_least_ms: int = 0,
+) -> Join:
+    """The arguments are as for StreamJoin."""
     if plan.operator is JoinOperator.SPARK:
         return SparkJoin()
-    return StreamJoin(spark, plan, as_interval=as_interval)
+    return StreamJoin(
+        *(spark, plan),
+        as_interval=as_interval,
+        in_intervals=in_intervals,
+        late_at_least_ms=late_at_least_ms,
+    )

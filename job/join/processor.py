@@ -99,12 +99,15 @@ def processor_join(
     *,
     as_interval: bool,
     counts: RowCounts,
+    live_run: int = 0,
     heap_bytes: int = 0,
 ) -> DataFrame:
     """The columns of both sides; and DEAD_LETTER if both sides have DEAD_LETTER and IS_DEAD.
 
     `as_interval`: as for StreamJoin (join.py). If false, `pass_late_watermark` is called with each
     batch.
+
+    `live_run`: that of a LiveWatermark; 0: the watermark does not advance within a batch.
 
     `heap_bytes`: limit of the rows of a state partition on the heap; 0: its part of HEAP_SHARE.
 
@@ -132,7 +135,7 @@ def processor_join(
         heap_bytes,
         _bound_condition(plan, types, spark),
         plan.join_type.anti_side is None or plan.checks.condition is not None,
-        as_interval,
+        *(as_interval, live_run, plan.inputs[0]),
         counts.java,
     )
     joined = DataFrame(helper.join(union._jdf, _strings(spark, names), rules), spark)

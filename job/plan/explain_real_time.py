@@ -24,8 +24,8 @@ def engine_lines(plan: JoinPlan, real_time: RealTimePlan) -> Iterator[Line]:
     yield "interval", f"{interval}: state and offsets are committed at the end of each interval."
     yield "", "Results of the interval are visible before that. Between two intervals no"
     yield "", "record is read for some hundred milliseconds"
-    yield "watermark", "advances between two intervals: an unmatched row is emitted up to two"
-    yield "", "intervals after the watermark allows it"
+    yield "watermark", "advances twice a second, also within an interval: an unmatched row is"
+    yield "", "emitted up to two seconds after the watermark allows it"
     yield "backlog", "read in micro-batches, by the same query on the same checkpoint. The query"
     yield "", "starts with micro-batches. It changes to real time when a batch takes at most"
     within, total = duration_text(CAUGHT_UP_BATCH), duration_text(CAUGHT_UP_BATCHES)

@@ -73,7 +73,7 @@ def _emitted_after(plan: JoinPlan, side: Side) -> str:
 
 
 def _pace(plan: JoinPlan) -> str:
-    return "two batches" if plan.real_time is None else "two intervals"
+    return "two batches" if plan.real_time is None else "two seconds"
 
 
 def _names(sides: list[Side]) -> str:

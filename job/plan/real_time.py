@@ -46,6 +46,8 @@ CONF: Mapping[str, str] = MappingProxyType(
         # A task hands its rows to the next stage at the latest after this; Spark's default of 50 ms
         # is most of the latency (p50 47 ms, with 5 ms 6 to 10 ms).
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "5",
+        # A partition of the join without rows evicts rows, too.
+        "spark.shuffle.manager.incremental": "streamjoin.TickingShuffleManager",
         # Executors report the rows of a running interval with it; Spark's default is 10 s.
         "spark.executor.heartbeatInterval": "2s",
         "spark.sql.streaming.realTimeMode.minBatchDuration": (

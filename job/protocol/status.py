@@ -86,6 +86,8 @@ class JobStatus(_Value):
     run_id: str | None = None
     """The current run, even before its first batch has ended."""
     last_batch: BatchProgress | None = None
+    live_watermark_ms: int = 0
+    """Watermark of the running interval, if it has advanced there."""
     last_progress_at: datetime | None = None
     """Time of the last report: a batch, a running interval whose tasks send heartbeats, or that no
     data was available."""
@@ -134,8 +136,11 @@ class JobStatus(_Value):
 
     @property
     def watermark(self) -> datetime | None:
-        """The query's watermark during the last batch. None: no batch has ended yet."""
-        return None if self.last_batch is None else utc_time(self.last_batch.watermark_ms)
+        """The query's watermark: that of the last batch, or of the running interval, which
+        advances. None: no batch has ended yet, or there is no watermark."""
+        ended_ms = None if self.last_batch is None else self.last_batch.watermark_ms
+        live_ms = self.live_watermark_ms
+        return utc_time(max(ended_ms or 0, live_ms) if live_ms else ended_ms)
 
     def side_watermark(self, side: Side) -> datetime | None:
         """Event time of the side (rule in event_time/watermark.py) minus its watermark_delay.

@@ -21,6 +21,7 @@ from job.delivery.sink import RunningQuery
 from job.errors import QueryError
 from job.event_time.history import LINE_AFTER_START, LINE_EVERY, START
 from job.event_time.partitions import Offsets, Partitions, labelled
+from job.join.live_watermark import LiveWatermark
 from job.plan.plan import JoinPlan
 from job.protocol.reports import ChangeReport
 from job.protocol.status import Phase
@@ -53,6 +54,8 @@ from job.spec.sides import SIDES, Side
 WRITE_SECONDS = 5.0
 # Spark requests the ends at the end of an interval and again before the next one.
 _ENDS_VALID_SECONDS = 0.5
+# Longer than an executor takes to receive a watermark.
+_SETTLED_SECONDS = 1.0
 
 _log = structlog.get_logger()
 
@@ -96,9 +99,12 @@ class ControlLoop:
         hooks: QueryHooks,
         writer: RecordWriter,
         state: State,
+        live: LiveWatermark | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`live`: the watermark within intervals. None: the run has no intervals."""
         self.state = state
+        self._live = live
         self._stats, self._checkpoint = run.stats, run.checkpoint
         self._resources = run.resources
         self._hooks = hooks
@@ -123,9 +129,23 @@ class ControlLoop:
                 _log.warning("late_rows_unknown", records=replay.possibly_late_records)
 
     def raise_watermark(self, to_ms: int) -> None:
-        """For an idle side. Does nothing while the watermark must not advance."""
-        if not self.state.keeps_watermark:
-            self._hooks.raise_watermark(to_ms)
+        """Raise the watermark between two batches, and within an interval.
+
+        Does nothing while the watermark must not advance, and near the end of an interval: all of
+        its tasks end with one watermark, that of Spark's commit log.
+        """
+        if self.state.keeps_watermark or self._is_near_end():
+            return
+        self._hooks.raise_watermark(to_ms)
+        if self._live is not None:
+            self._live.offer(to_ms)
+            self._stats.live_watermark_ms = max(to_ms, self._stats.live_watermark_ms)
+
+    def _is_near_end(self) -> bool:
+        if self._live is None:
+            return False
+        ends_at = self.state.planned_at + self.state.pacing.current.total_seconds()
+        return self._clock() > ends_at - _SETTLED_SECONDS
 
     def starting(self) -> AbstractContextManager[None]:
         """Context in which the query is started."""
@@ -276,7 +296,8 @@ class ControlLoop:
             return
         self._history_at = now
         try:
-            self._history.add(self._stats.watermark_line(self.state.run.delay_ms))
+            line = self._stats.watermark_line(self.state.run.delay_ms, live=True)
+            self._history.add(line)
         except Exception as error:
             _log.warning("watermark_history_not_written", reason=str(error).partition("\n")[0])
 

@@ -20,7 +20,11 @@ Results do not depend on the phase. A crash at any moment is safe, because each 
 from the checkpoint: Spark writes the watermark into its commit log and its offset log, the phase of
 a replay follows from the offsets, and a repeated batch has the watermark of its first run.
 
-Exactly-once delivery (writer/DeliveredParts.java) depends on three duties:
+The watermark also advances while an interval runs (live_watermark.py). A repetition begins with the
+watermark of its begin, and the join repeats what the interval has delivered
+(writer/DeliveredRows.java).
+
+Exactly-once delivery (writer/DeliveredParts.java) depends on two duties:
 
 - An interval and its watermark are recorded before any row of the interval can be written. The
   record is replaced only after Spark has committed the interval and all that repeats it.
@@ -32,8 +36,6 @@ Exactly-once delivery (writer/DeliveredParts.java) depends on three duties:
   number greater than that of its run, and writes nothing. A run reads its number before the rest of
   the checkpoint. If another job replaces the run meanwhile, the number of the run is the smaller
   one.
-- No batch or interval after a recorded interval has an earlier watermark than the recorded one,
-  even if there was nothing to repeat.
 """
 
 from collections.abc import Mapping

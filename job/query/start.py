@@ -9,6 +9,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from job.checkpoint.checkpoint import Checkpoint
+from job.checkpoint.commits import interval_watermark_ms
 from job.checkpoint.successor import read_replay
 from job.dataflow.dataflow import kafka_dataflow
 from job.dataflow.written import TopicLimits
@@ -17,14 +18,17 @@ from job.delivery.kept_back import KeptBack
 from job.delivery.record_writer import RecordWriter, record_writer
 from job.delivery.sink import BatchSink, RunningQuery, start_intervals, start_micro_batches
 from job.join.join import Join, join_of
+from job.join.live_watermark import LiveWatermark
 from job.join.processor import release_states
-from job.kafka.security import KafkaAccess
+from job.kafka.security import KafkaAccess, librdkafka_settings
+from job.kafka.topic_ends import TopicEnds
 from job.plan.plan import JoinPlan
 from job.plan.real_time import CATCH_UP_CONF
 from job.protocol.status import Phase
 from job.query.control_loop import ControlLoop, first_state
 from job.query.driver import State
 from job.query.live_reports import LiveReports
+from job.query.live_watermark import WatermarkLooks
 from job.query.pacing import Pacing
 from job.query.query_hooks import QueryHooks
 from job.query.runtime import QueryRun, Resources
@@ -88,7 +92,13 @@ class QueryStarter:
         fence = checkpoint.fence  # before the rest of the checkpoint
         repeats_interval = checkpoint.interrupted_interval is not None
         as_interval = repeats_interval or phase is Phase.REAL_TIME
-        with closing(join_of(spark, plan, as_interval=as_interval)) as join:
+        join = join_of(
+            *(spark, plan),
+            as_interval=as_interval,
+            in_intervals=phase is Phase.REAL_TIME,
+            late_at_least_ms=interval_watermark_ms(checkpoint) or 0,
+        )
+        with closing(join):
             self._stats.count_rows_with(join.counts)
             with ThreadPoolExecutor(1, "delivery") as threads:
                 # A first start claims its name, and a start after a crash fences the producers.
@@ -105,7 +115,7 @@ class QueryStarter:
                     in_intervals=phase is Phase.REAL_TIME,
                 )
                 writer = prepared.result()
-            with closing(writer), self._loop(run, replay, phase, writer) as loop:
+            with closing(writer), self._loop(run, replay, phase, writer, join.live) as loop:
                 with loop.starting():
                     if phase is Phase.REAL_TIME:
                         running = start_intervals(records, plan, checkpoint, writer)
@@ -117,7 +127,7 @@ class QueryStarter:
                         running = start_micro_batches(records, plan, join, checkpoint, sink)
                 loop.follow(running)
                 self._running = loop
-                with _live_reports(run, running, join):
+                with _live_reports(run, running, join), _live_watermark(run, loop, join.live):
                     yield running
 
     def _begin_phase(self, run: QueryRun) -> Phase:
@@ -134,13 +144,18 @@ class QueryStarter:
 
     @contextmanager
     def _loop(
-        self, run: QueryRun, replay: Replay | None, phase: Phase | None, writer: RecordWriter
+        self,
+        run: QueryRun,
+        replay: Replay | None,
+        phase: Phase | None,
+        writer: RecordWriter,
+        live: LiveWatermark | None,
     ) -> Iterator[ControlLoop]:
         state = first_state(run.plan, run.checkpoint, phase, replay, self._pacing)
         if phase is Phase.REAL_TIME:
             state = self._in_intervals(run, state)
         hooks = QueryHooks(run.spark, run.plan.topics)
-        with closing(ControlLoop(run, hooks, writer, state)) as loop:
+        with closing(ControlLoop(run, hooks, writer, state, live)) as loop:
             try:
                 yield loop
             finally:
@@ -162,6 +177,15 @@ def _live_reports(run: QueryRun, running: RunningQuery, join: Join) -> AbstractC
         return nullcontext()
     assert join.counts is not None, "only a join that counts rows runs in intervals"
     return LiveReports(run, running.query, join.counts).active()
+
+
+def _live_watermark(
+    run: QueryRun, loop: ControlLoop, live: LiveWatermark | None
+) -> AbstractContextManager[None]:
+    if live is None:
+        return nullcontext()
+    ends = TopicEnds(librdkafka_settings(run.access), run.plan.topics)
+    return WatermarkLooks(loop, run.stats, live, ends.read).active()
 
 
 def _letter_writer(

@@ -85,6 +85,10 @@ class QueryStats:
         self._live: LiveFigures | None = None
         self.partitions = Partitions.none()
         """Offsets and event times read of each partition, up to the last delivered batch."""
+        self.live_partitions: Partitions | None = None
+        """The same with what the running interval has read. None: no interval runs."""
+        self.live_watermark_ms = 0
+        """Watermark of the running interval, if it has advanced."""
         self.empty_tails = EmptyTails()
         self.change: ChangeReport | None = None
         """Progress of the replay. None: the query replaces no other query."""
@@ -178,6 +182,7 @@ class QueryStats:
         """The query starts from this state of the checkpoint. None: no batch has ended yet."""
         with self._lock:
             self.topics = topics
+            self.live_partitions, self.live_watermark_ms = None, 0
             self._offsets = offsets
             self._next_batch_id = 0 if last_batch_id is None else last_batch_id + 1
             self._state_rows.on_start(last_batch_id)
@@ -271,12 +276,9 @@ class QueryStats:
 
     @property
     def event_times(self) -> dict[str, SideEventTimes]:
-        """Per side, after the last delivered batch and with the rows of the running interval. A
+        """Per side, after the last delivered batch and with the records of the running interval. A
         side without a known partition is absent."""
-        live = self._live
-        partitions = self.partitions
-        if live is not None:
-            partitions = partitions.with_live(live.read, live.newest_ms)
+        partitions = self.live_partitions or self.partitions
         event_times = {side: event_time_of(partitions, side) for side in SIDES}
         return {
             side: SideEventTimes(
@@ -288,24 +290,33 @@ class QueryStats:
             if partitions.side(side)
         }
 
-    def watermark_line(self, delays_ms: Mapping[Side, int]) -> WatermarkLine:
-        """The present line of the watermark history."""
+    def watermark_line(self, delays_ms: Mapping[Side, int], *, live: bool) -> WatermarkLine:
+        """The present line of the watermark history. `live`: with the offsets of the running
+        interval; otherwise with those of the last one that has ended, as the state."""
         at_ms = to_epoch_ms(datetime.now(UTC))
         with self._lock:
             last = self._batches[-1] if self._batches else None
             offsets = self._offsets or {}
-        times = {side: event_time_of(self.partitions, side).ms for side in SIDES}
+        partitions = self.live_partitions or self.partitions
+        if live and self.live_partitions is not None:
+            offsets = self.live_partitions.next_offsets
+        times = {side: event_time_of(partitions, side).ms for side in SIDES}
         watermarks = {
             side: None if ms is None else ms - delays_ms[side] for side, ms in times.items()
         }
         return WatermarkLine(
             at_ms=at_ms,
-            watermark_ms=None if last is None else last.watermark_ms,
+            watermark_ms=None if last is None else self._newest_watermark_ms(last),
             left_ms=watermarks["left"],
             right_ms=watermarks["right"],
             left_offsets=dict(offsets.get("left", {})),
             right_offsets=dict(offsets.get("right", {})),
         )
+
+    def _newest_watermark_ms(self, last: BatchProgress) -> int | None:
+        if last.watermark_ms is None:
+            return None
+        return max(last.watermark_ms, self.live_watermark_ms)
 
     @property
     def totals(self) -> Totals:

@@ -2,7 +2,7 @@
 
 Spark's logs contain the cut. Batch N reads up to the offsets in `offsets/N` and evicts rows with
 the watermark in `offsets/N`. The watermark of batch N - 1 decides which rows of batch N are late;
-in an interval of real-time mode, the watermark of the interval decides.
+in an interval of real-time mode, that of the interval, which advances up to the one in `commits/N`.
 """
 
 import json
@@ -81,6 +81,9 @@ class Cut:
     """Kafka's ids of the topics of the old query."""
     late_unknown_before: Offsets = field(default_factory=lambda: {side: {} for side in SIDES})
     """Offsets before which late rows are not detected: `late` does not contain these rows."""
+    interval_ms: int | None = None
+    """Watermark up to which that of the last interval has advanced. None: the last batch was no
+    interval."""
 
     @property
     def ends(self) -> Offsets:
@@ -89,7 +92,7 @@ class Cut:
     @property
     def watermark_ms(self) -> int:
         """Rows that had expired at this watermark are evicted and emitted. 0: no watermark yet."""
-        return self.batch.watermark_ms
+        return self.batch.watermark_ms if self.interval_ms is None else self.interval_ms
 
 
 def late_by_batch(
@@ -97,7 +100,8 @@ def late_by_batch(
 ) -> tuple[LateBelow, ...]:
     """`batches`: consecutive batches, oldest first. Spark's log contains only the last ones. Late
     rows before these batches are not detected: the entry without a watermark applies to them.
-    `intervals`: the batches that were intervals of real-time mode, or have repeated one."""
+    `intervals`: the batches that were intervals of real-time mode, or have repeated one. The
+    watermark advances in an interval: rows that became late in it count as not late."""
     late: list[LateBelow] = []
     before_ms = 0
     for batch in batches:

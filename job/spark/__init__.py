@@ -21,7 +21,8 @@ that each class and member exists in the running version.
 | join_input | QueryExecution: optimizedPlan; Dataset$: ofRows | rows that reach the join, to find the late ones | required |
 | try_eval | TryEval; FunctionRegistryBase$: build; FunctionRegistry: createOrReplaceTempFunction | null where an expression fails on a row | required |
 | in_time_zone | FunctionRegistry: createOrReplaceTempFunction | expressions of a side in its time zone | required |
-| kafka_partitioner | BuiltInPartitioner: partitionForKey; StaticInvoke; ExpressionUtils: expression, column | the partition of a key, as Kafka's Java client chooses it | required |
+| static_call | StaticInvoke; ExpressionUtils: expression, column | calls of static Java methods as columns | required |
+| kafka_partitioner | BuiltInPartitioner: partitionForKey | the partition of a key, as Kafka's Java client chooses it | required |
 | listener | PythonStreamingQueryListenerWrapper; ensure_callback_server_started | one call per progress event, not a hundred | PySpark's StreamingQueryListener |
 | hadoop_settings | SparkHadoopUtil: appendS3AndSparkHadoopHiveConfigurations; Configuration: updatingResource | saves a quarter of the query thread's CPU time in small batches | keeps all settings |
 | hadoop_files | SessionState: newHadoopConf; Options$Rename: OVERWRITE | file systems with the session's settings; a rename that overwrites | required |
@@ -35,8 +36,8 @@ Other parts of the job also depend on Spark's internals:
 - checkpoint/join_state.py: the names and columns of the join's state stores;
 - replay/cut.py: the text of the offset log;
 - change/files.py: the commit log, and the file with the start offsets of the Kafka source;
-- the Java classes of join/, writer/, encoding/ and sql/: classes of Catalyst and of the state store. Their
-  compilation checks that each member exists;
+- the Java classes of join/, writer/, encoding/ and sql/: classes of Catalyst, of the state store and of the
+  shuffle of real-time mode. Their compilation checks that each member exists;
 - join/processor.py, writer/transactions.py and the modules of encoding/ call these classes with
   Spark's objects in the JVM: SparkContext: _gateway, _jsc; SparkSession: _jvm; DataFrame: _jdf;
   DataStreamWriter: _jwrite; ensure_callback_server_started.

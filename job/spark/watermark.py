@@ -44,14 +44,15 @@ def current_watermark(query: StreamingQuery) -> int:
     return int(stream_execution(query).watermarkTracker().currentWatermark())
 
 
-def pass_late_watermark(query: StreamingQuery, spark: SparkSession) -> None:
+def pass_late_watermark(query: StreamingQuery, spark: SparkSession, at_least_ms: int = 0) -> None:
     """Pass the watermark by which rows of the current micro-batch are late to the batch's tasks.
 
-    To be called on the query's thread, before the batch is computed. LateWatermark.java reads it.
+    `at_least_ms`: that of an interval before this run, which Spark does not know. To be called on
+    the query's thread, before the batch is computed. LateWatermark.java reads it.
     """
     processor = next(plan_nodes(batch_execution(query).executedPlan(), "TransformWithStateExec"))
     watermark = processor.eventTimeWatermarkForLateEvents()
-    ms = watermark.get() if watermark.isDefined() else 0
+    ms = max(at_least_ms, watermark.get() if watermark.isDefined() else 0)
     spark.sparkContext.setLocalProperty(_LATE_WATERMARK, str(ms))
 
 

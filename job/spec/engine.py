@@ -45,7 +45,7 @@ class RealTimeSpec(BaseModel):
         timedelta(minutes=1)
     )
     """Time between two commits of state and offsets. Longer: fewer pauses, more records to
-    repeat after a crash, later unmatched rows."""
+    repeat after a crash."""
     commit_interval: Annotated[PositiveDuration, AfterValidator(_supported_commit_interval)] = (
         timedelta(milliseconds=50)
     )

@@ -82,6 +82,7 @@ public final class DeliveredParts {
   private long newestFence;
 
   private final Set<String> ids = new HashSet<>();
+  private long watermark = Long.MIN_VALUE;
   private int nextPart;
 
   /** Messages for the keys whose newest record is that of another program. */
@@ -178,6 +179,7 @@ public final class DeliveredParts {
       for (JsonNode id : read) {
         ids.add(id.textValue());
       }
+      watermark = Math.max(watermark, integer(fields, "watermark_ms", "a watermark", value));
     }
   }
 
@@ -312,6 +314,11 @@ public final class DeliveredParts {
     return ids;
   }
 
+  /** The last watermark, in milliseconds, by which the join had evicted these rows. */
+  public long watermark() {
+    return watermark;
+  }
+
   /** Number of the next part, greater than those of the parts that were read. */
   public int nextPart() {
     return nextPart;
@@ -329,8 +336,9 @@ public final class DeliveredParts {
     return bytes(record(queryId, batchId).put("fingerprint", fingerprint));
   }
 
-  public static byte[] part(String queryId, long batchId, Iterable<String> ids) {
-    ObjectNode part = record(queryId, batchId);
+  public static byte[] part(
+      String queryId, long batchId, long watermark, Iterable<String> ids) {
+    ObjectNode part = record(queryId, batchId).put("watermark_ms", watermark);
     ArrayNode list = part.putArray("ids");
     ids.forEach(list::add);
     return bytes(part);

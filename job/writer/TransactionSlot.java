@@ -9,6 +9,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -28,6 +29,9 @@ import org.apache.spark.TaskContext;
  */
 final class TransactionSlot {
   private static final Map<String, TransactionSlot> SLOTS = new HashMap<>();
+
+  /** The slot of each running task, by its attempt id. */
+  private static final Map<Long, TransactionSlot> OF_TASKS = new ConcurrentHashMap<>();
 
   /** The last runs that have ended. A task of such a run may still begin. */
   private static final Deque<String> ENDED_RUNS = new ArrayDeque<>();
@@ -54,7 +58,13 @@ final class TransactionSlot {
   private boolean isDoubtful;
 
   /** Ids of delivered rows that were not computed again yet. */
-  private Set<String> delivered;
+  private Set<String> delivered = Set.of();
+
+  /** The last watermark by which the join had evicted delivered rows. */
+  private long deliveredAt;
+
+  /** The watermark by which the join evicts rows, in milliseconds. */
+  private volatile long watermark;
 
   private long batchId;
   private String fingerprint;
@@ -108,7 +118,18 @@ final class TransactionSlot {
       before.discard();
     }
     slot.beginBatch(target, batchId, fingerprint);
+    OF_TASKS.put(TaskContext.get().taskAttemptId(), slot);
     return slot;
+  }
+
+  /** The slot of the running task. Null: its rows are written without transactions. */
+  static TransactionSlot ofTask() {
+    return OF_TASKS.get(TaskContext.get().taskAttemptId());
+  }
+
+  /** Called when the writer of a task is closed. */
+  static void endTask() {
+    OF_TASKS.remove(TaskContext.get().taskAttemptId());
   }
 
   /**
@@ -176,14 +197,15 @@ final class TransactionSlot {
       parts = read.readCommitted(this::nothingDelivered);
       // A job that was replaced ends here, without fencing the one that replaced it.
       isSkipped = parts.isDecided();
-      if (isSkipped) {
-        return;
+      if (!isSkipped) {
+        replaceProducer();
+        read.readToTheEnd(parts);
+        isSkipped = parts.isDelivered();
       }
-      replaceProducer();
-      read.readToTheEnd(parts);
     }
-    isSkipped = parts.isDelivered();
+    // Also if the batch is delivered: its state is computed again.
     delivered = parts.ids();
+    deliveredAt = parts.watermark();
     nextPart = parts.nextPart();
   }
 
@@ -212,7 +234,19 @@ final class TransactionSlot {
 
   /** Whether an earlier attempt has delivered the row. */
   synchronized boolean isDelivered(String id) {
-    return isSkipped || (!delivered.isEmpty() && delivered.remove(id));
+    return (!delivered.isEmpty() && delivered.remove(id)) || isSkipped;
+  }
+
+  /** What an earlier attempt has delivered, for the join. */
+  synchronized DeliveredRows deliveredRows(String firstSide) {
+    return delivered.isEmpty()
+        ? DeliveredRows.NOTHING
+        : new DeliveredRows(delivered, deliveredAt, firstSide);
+  }
+
+  /** Called by the join before it evicts rows by this watermark. */
+  void advanceTo(long watermark) {
+    this.watermark = watermark;
   }
 
   synchronized void write(ProducerRecord<byte[], byte[]> row, String id) {
@@ -333,7 +367,7 @@ final class TransactionSlot {
       return;
     }
     String key = DeliveredParts.partKey(target.markerKey(slotId), nextPart++);
-    send(key, DeliveredParts.part(target.queryId, batchId, ids));
+    send(key, DeliveredParts.part(target.queryId, batchId, watermark, ids));
     ids.clear();
     idChars = 0;
   }

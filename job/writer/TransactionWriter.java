@@ -92,6 +92,7 @@ public final class TransactionWriter extends ForeachWriter<InternalRow> {
     if (slot == null) {
       return;
     }
+    TransactionSlot.endTask();
     if (failure == null) {
       slot.end();
     } else {

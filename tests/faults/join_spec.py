@@ -7,7 +7,7 @@ from job.spec.engine import Engine
 from job.spec.join_conditions import JoinOperator
 
 INTERVAL_SECONDS = 4
-"""Duration of an interval: short, because unmatched rows wait for the end of two intervals."""
+"""Duration of an interval: short, so that faults meet its end."""
 
 _SPEC = """
 name: {name}

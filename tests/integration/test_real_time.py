@@ -116,11 +116,12 @@ def test_killed_interval_is_repeated_with_its_watermark(
     )
     with Job(topics.spec(), tmp_path) as job:
         wait_for_intervals(job)
-        topics.send([("x", 20, 1), *filler], [])
-        topics.send([], [(None, CLOSING_AT, n) for n in range(len(filler))])
+        topics.send([("x", 20, 1)], [(None, CLOSING_AT, n) for n in range(len(filler))])
         topics.send([], [("x", 22, 5)])
         pair = text_of(topics.result(("x", 20, 1), ("x", 22, 5)))
         wait_until(lambda: topics.results()[pair] == 1, START_SECONDS, "the pair is visible")
+        # Only now does the left side let the watermark advance.
+        topics.send(filler, [])
         job.kill_tree()
 
         topics.interval = "2s"

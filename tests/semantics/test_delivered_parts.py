@@ -28,7 +28,7 @@ from tests.unit.delivery.interval_protocol import (
     Opening,
     Part,
     SlotContent,
-    is_decided,
+    decided,
     opened,
 )
 
@@ -48,7 +48,7 @@ class Refused:
     message: str
 
 
-Outcome = Opened | bool | Refused
+Outcome = Opened | Refused | None
 Record = Marker | Part | Fence
 
 
@@ -70,6 +70,7 @@ def value(record: Record) -> bytes:
             "format": 1,
             "query_id": record.query_id,
             "batch_id": record.batch_id,
+            "watermark_ms": 5,
             "ids": sorted(record.ids),
         }
     ).encode()
@@ -85,12 +86,12 @@ def content(records: Sequence[Record]) -> SlotContent:
 def specified(opening: Opening, records: Sequence[Record]) -> tuple[Outcome, Outcome]:
     def outcome(decide: Any) -> Outcome:
         try:
-            decided: Outcome = decide(opening, content(records))
+            known: Outcome = decide(opening, content(records))
         except (DisagreementError, TakenOverError) as error:
             return Refused(KINDS[type(error)], str(error))
-        return decided
+        return known
 
-    return outcome(is_decided), outcome(opened)
+    return outcome(decided), outcome(opened)
 
 
 def in_java(spark: SparkSession, opening: Opening, records: Sequence[Record]) -> Any:
@@ -111,16 +112,16 @@ def in_java(spark: SparkSession, opening: Opening, records: Sequence[Record]) ->
 def java_outcome(parts: Any) -> tuple[Outcome, Outcome]:
     def outcome(decide: Any) -> Outcome:
         try:
-            decided: bool = decide()
+            is_delivered: bool = decide()
         except Py4JJavaError as error:
             refusal = error.java_exception
             return Refused(str(refusal.kind()), str(refusal.getMessage()))
-        return decided
+        return Opened(is_delivered, frozenset(parts.ids()), parts.nextPart())
 
     first, second = outcome(parts.isDecided), outcome(parts.isDelivered)
-    if second is False:
-        second = Opened(ids=frozenset(parts.ids()), next_part=parts.nextPart())
-    return first, Opened(is_delivered=True) if second is True else second
+    # Before other producers are fenced, only a batch that is delivered is decided.
+    is_open = isinstance(first, Opened) and not first.is_delivered
+    return None if is_open else first, second
 
 
 def generated(chance: random.Random) -> tuple[Opening, list[Record]]:
@@ -156,7 +157,7 @@ def test_java_decides_as_the_specification_on_generated_records(spark: SparkSess
         assert expected == java_outcome(in_java(spark, opening, records)), (opening, records)
         outcomes |= {_kind(outcome) for outcome in expected}
     refused = {"disagreement", "fenced", "taken_over"}
-    assert {*refused, "delivered", "new", "recovered", True, False} == outcomes
+    assert {*refused, "delivered", "new", "recovered", None} == outcomes
 
 
 def history(chance: random.Random) -> tuple[Opening, list[Record]]:
@@ -257,7 +258,7 @@ def test_record_that_is_no_marker_is_refused_as_by_the_driver(
     )
     # The remedy of the message.
     parts.read(44, key(marker), value(marker))
-    assert (False, Opened(next_part=0)) == java_outcome(parts)
+    assert (None, Opened(next_part=0)) == java_outcome(parts)
 
 
 @pytest.mark.parametrize(
@@ -309,7 +310,7 @@ def test_java_writes_the_records_that_the_specification_names(
         ids = spark._jvm.java.util.ArrayList()  # type: ignore[union-attr]
         for row_id in sorted(record.ids):
             ids.add(row_id)
-        written = java.part(record.query_id, record.batch_id, ids)
+        written = java.part(record.query_id, record.batch_id, 5, ids)
         assert key(record).decode() == java.partKey(MARKER_KEY.decode(), record.number)
     assert json.loads(value(record)) == json.loads(bytes(written))
 

@@ -63,17 +63,20 @@ PLANTED: Mapping[str, Planted] = {
         "StreamJoin.java", "distance <= rules.upper", "distance < rules.upper", "output"
     ),
     "evicted_before_the_watermark": Planted(
-        "StreamJoin.java", "state, previous, watermark);", "state, previous, watermark + 1);",
+        "StreamJoin.java", "Math.max(previous, watermark));", "Math.max(previous, watermark) + 1);",
         "output",
     ),
     "evicted_after_the_watermark": Planted(
-        "StreamJoin.java", "state, previous, watermark);", "state, previous, watermark - 1);",
+        "StreamJoin.java", "Math.max(previous, watermark));", "Math.max(previous, watermark) - 1);",
         "output",
     ),
-    "evicted_twice": Planted("Eviction.java", "next = firstAfter(previous);", "", "output"),
+    "evicted_twice": Planted(
+        "Eviction.java", "- 1, previous, watermark);", "- 1, Long.MIN_VALUE, watermark);",
+        "output",
+    ),
     "clock_not_started": Planted(
         "StreamJoin.java",
-        "getHandle().registerTimer(watermark + 1);\n              return null;",
+        "getHandle().registerTimer(watermark);\n              return null;",
         "return null;",
         "output",
     ),

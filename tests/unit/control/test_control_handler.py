@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
@@ -24,10 +25,12 @@ from job.errors import (
     RetentionError,
     SpecError,
 )
+from job.event_time.history import WatermarkLine
 from job.protocol import calls
 from job.protocol.control import control_socket
 from job.protocol.reports import ChangeRequestReport
 from job.protocol.status import QueryState
+from job.spec.sides import Side
 from tests.polling import wait_until
 from tests.unit.control.lookups import LOOKUP_SECONDS, LOOKUPS, PATIENCE_SECONDS, Clock, Harness
 from tests.unit.protocol.test_progress import recorded
@@ -53,7 +56,13 @@ def test_offsets_of_an_explanation_are_older_than_its_state(
     order: list[str] = []
     stats, state = harness.handler._stats, harness.runner.state_reader
     line = stats.watermark_line
-    monkeypatch.setattr(stats, "watermark_line", lambda of: order.append("offsets") or line(of))
+
+    def watermark_line(delays_ms: Mapping[Side, int], *, live: bool) -> WatermarkLine:
+        assert not live, "the state has the rows of the intervals that have ended"
+        order.append("offsets")
+        return line(delays_ms, live=live)
+
+    monkeypatch.setattr(stats, "watermark_line", watermark_line)
     monkeypatch.setattr(harness.runner, "state_reader", lambda: order.append("state") or state())
 
     harness.read("explain")

@@ -10,6 +10,12 @@ from types import ModuleType
 
 from job.query import driver
 from tests.unit.delivery import interval_protocol
+from tests.unit.delivery.interval_driver import LATE_BY_THE_BEGIN
+from tests.unit.delivery.interval_executors import (
+    LATE_ROW_JOINED,
+    UNMATCHED_ROW_JOINED,
+    UNMATCHED_ROW_KEPT,
+)
 from tests.unit.delivery.interval_world import World
 from tests.unit.delivery.schedules import Schedule, ViolationError, random_schedule
 
@@ -17,7 +23,7 @@ TAPE_MAX = 1_800
 # What is compared by type must be the same in each mutant, as the errors.
 _SHARED = {
     *("Part", "Fence", "SlotContent", "Step"),
-    *("WriteRows", "WritePart", "WriteMarker", "WriteFence"),
+    *("BeginRows", "WriteRows", "WritePart", "WriteMarker", "WriteFence"),
 }
 
 OPENING = """    yield Step.INIT
@@ -56,6 +62,16 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
         "if marker.fingerprint == INTERVAL:\n            return False",
         "if marker.fingerprint == INTERVAL:\n            return True",
         130,
+    ),
+    "join does not know what the interval has delivered": (
+        "yield BeginRows(known.ids)",
+        "yield BeginRows(frozenset())",
+        14,
+    ),
+    "join of a delivered batch does not know what the interval has delivered": (
+        "    yield BeginRows(known.ids)\n    if known.is_delivered:\n",
+        "    if not known.is_delivered:\n        yield BeginRows(known.ids)\n    else:\n",
+        14,
     ),
     "marker of a micro-batch is ignored": (SKIPPED, "        pass\n", 4),
     "slot is read before the others are fenced": (
@@ -189,18 +205,16 @@ READ_TO_THE_LAST_STABLE_OFFSET = (OPENING, OPENING.replace("READ_SLOT", "PEEK_SL
 
 # As named in interval_driver.py, and a schedule that shows the bug.
 LOOP_BUGS: dict[str, int] = {
-    "an ended interval is repeated by the rule of micro-batches": 435,
+    LATE_BY_THE_BEGIN: 1_528,
+    LATE_ROW_JOINED: 20,
+    UNMATCHED_ROW_JOINED: 582,
+    UNMATCHED_ROW_KEPT: 14,
     "ends recorded before fencing": 1_316,
     "record removed before the commit": 106,
 }
 
 # The text that stands in job/query/driver.py, its replacement, and a schedule that shows the bug.
 DRIVER_BUGS: dict[str, tuple[str, str, int]] = {
-    "earlier watermark after a cut interval": (
-        "watermarks.append(RaiseWatermark(state.interrupted.watermark_ms))",
-        "pass",
-        194,
-    ),
     "watermark advances in a repetition": (
         "if state.is_repeating(event.read.next_offsets):",
         "if False:",
@@ -211,20 +225,10 @@ DRIVER_BUGS: dict[str, tuple[str, str, int]] = {
         "return self.is_replaying",
         21,
     ),
-    "repetition begins with an earlier watermark": (
-        "actions.append(RaiseWatermark(interrupted.watermark_ms))",
-        "pass",
-        6,
-    ),
     "run goes on after the repetition": (
         "[] if state.interrupted is None else [EndRun(Phase.CATCH_UP)]",
         "[]",
         5_686,
-    ),
-    "interval is recorded with an earlier watermark": (
-        "Interval.after(state.recorded, event.batch_id, newest)",
-        "Interval.after(state.recorded, event.batch_id, event.watermark_ms)",
-        42,
     ),
     "interval is not recorded": ("[*watermarks, RecordInterval(recorded)]", "[*watermarks]", 0),
 }

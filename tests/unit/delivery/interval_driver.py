@@ -24,6 +24,8 @@ from tests.unit.delivery.interval_protocol import INTERVAL, Batch
 SLOTS = 2
 _EXECUTORS = 2
 
+LATE_BY_THE_BEGIN = "batch after an interval judges late rows by the begin of the interval"
+
 
 class Surroundings(interval_executors.Surroundings, Protocol):
     """What a driver needs of the world."""
@@ -34,6 +36,8 @@ class Surroundings(interval_executors.Surroundings, Protocol):
     driver_bug: str | None
     is_exactly_once: bool
     query_id: str
+    cut_intervals: set[int]
+    """Intervals that were interrupted."""
 
     def checkpoint_of(self, driver: object) -> Checkpoint:
         """Raises NotDeliveredError for a driver that has lost the lease."""
@@ -104,10 +108,8 @@ class Driver:
         self._fence_number = checkpoint.fence
         cut: Interval | None = checkpoint.cut
         self._repeats = None if cut is None else cut.batch_id
-        if self._has("an ended interval is repeated by the rule of micro-batches"):
-            recorded, planned = checkpoint.recorded, checkpoint.planned
-            if recorded and recorded.repeat_until is None and recorded.batch_id in planned:
-                cut = None
+        if cut is not None:
+            self._world.cut_intervals.add(cut.batch_id)
         self._is_late_as_in_intervals = cut is not None
         self._tracked = checkpoint.tracked
         self._is_ending = False
@@ -204,7 +206,7 @@ class Driver:
     def _micro_batch(self, batch_id: int) -> Iterator[None]:
         checkpoint = self._checkpoint
         ends, watermark = checkpoint.planned[batch_id]
-        late = watermark if self._is_late_as_in_intervals else checkpoint.watermark(batch_id - 1)
+        late = watermark if self._is_late_as_in_intervals else self._late_watermark(batch_id)
         batch = Batch(batch_id, f"{ends}@{watermark}", checkpoint.since or 0, self._query_id)
         for slot in range(SLOTS):
             for attempt in range(2):
@@ -225,6 +227,15 @@ class Driver:
             yield
         self._commit(batch_id)
         self._write_event_times()
+
+    def _late_watermark(self, batch_id: int) -> int:
+        """That of the batch before. The watermark of an interval advances: its last one counts."""
+        checkpoint, before = self._checkpoint, batch_id - 1
+        recorded = checkpoint.recorded
+        is_after_interval = recorded is not None and before in recorded.batch_ids
+        if self._has(LATE_BY_THE_BEGIN) or not is_after_interval:
+            return checkpoint.watermark(before)
+        return checkpoint.committed.get(before, 0)
 
     # Intervals
 
@@ -255,6 +266,8 @@ class Driver:
     def _interval(self, batch_id: int, watermark: int) -> Generator[None, None, BatchRead]:
         batch = Batch(batch_id, INTERVAL, self._checkpoint.since or 0, self._query_id)
         tasks = [self._task(batch_id, slot, watermark, watermark) for slot in range(SLOTS)]
+        for task in tasks:
+            task.is_interval = True
         running = [self._deliver(self._opening(batch), task) for task in tasks]
         while running:
             choice = self._schedule.choose()
@@ -263,6 +276,7 @@ class Driver:
                 ends = self._latest()
                 for task in tasks:
                     task.end = ends
+            self._advance(tasks)
             one = running[choice % len(running)]
             try:
                 next(one)
@@ -278,12 +292,27 @@ class Driver:
         self._write_event_times()
         return read
 
+    def _advance(self, tasks: list[Task]) -> None:
+        """The watermark advances within the interval. A task sees it at any later time."""
+        choice = self._schedule.choose()
+        if choice % 16 == 1:
+            times = [
+                [row.event_time for row in topic[: max(task.position[side] for task in tasks)]]
+                for side, topic in enumerate(self._world.topics)
+            ]
+            if all(times):
+                self._tracked = max(self._tracked, min(map(max, times)) - DELAY)
+        if choice % 4 == 0:
+            task = tasks[choice // 4 % len(tasks)]
+            task.late = task.watermark = self._tracked
+
     # What both have
 
     def _task(self, batch_id: int, slot: int, late: int, watermark: int) -> Task:
         checkpoint = self._checkpoint
         state = checkpoint.states.get((batch_id - 1, slot), State(self._world.join_type))
-        return Task(slot, state.copy(), checkpoint.offsets, late, watermark)
+        bug = self._world.driver_bug
+        return Task(slot, state.copy(), checkpoint.offsets, late, watermark, bug=bug)
 
     def _opening(self, batch: Batch, is_first_attempt: bool = True) -> Any:
         return self._world.protocol.Opening(

@@ -11,6 +11,7 @@ from job.delivery.delivered import Fence
 from tests.unit.delivery.broker_model import Broker, Handle, Log, read_to_the_end
 from tests.unit.delivery.interval_join import Offsets, Row, State
 from tests.unit.delivery.interval_protocol import (
+    BeginRows,
     Part,
     SlotContent,
     Step,
@@ -20,6 +21,10 @@ from tests.unit.delivery.interval_protocol import (
     WriteRows,
 )
 from tests.unit.delivery.schedules import Schedule
+
+LATE_ROW_JOINED = "row that was late is joined in the repetition"
+UNMATCHED_ROW_JOINED = "row that was unmatched is joined in the repetition"
+UNMATCHED_ROW_KEPT = "row that was unmatched stays in state"
 
 ALL = 1_000
 """More rows than a schedule has."""
@@ -33,6 +38,8 @@ class Surroundings(Protocol):
     output: list[Log]
     commits: list[Log]
     topics: tuple[list[Row], list[Row]]
+    parts: list[Part]
+    """All that were written."""
 
 
 class Rows(Protocol):
@@ -40,6 +47,8 @@ class Rows(Protocol):
 
     slot: int
     is_over: bool
+
+    def begin(self, delivered: frozenset[str]) -> None: ...
 
     def take_rows(
         self, topics: tuple[list[Row], list[Row]], schedule: Schedule
@@ -58,11 +67,24 @@ class Task:
     end: Offsets | None = None
     """None: the interval has no end yet."""
     is_over: bool = False
+    is_interval: bool = False
     emitted: list[str] = field(default_factory=list)
+    """Ids of rows that are emitted when the task begins."""
+    delivered: frozenset[str] = frozenset()
+    """Ids of the interval that is repeated."""
+    bug: str | None = None
+
+    def begin(self, delivered: frozenset[str]) -> None:
+        letters = {row_id for row_id in delivered if row_id.startswith("dead/")}
+        if self.bug == LATE_ROW_JOINED:
+            delivered -= letters
+        if self.bug != UNMATCHED_ROW_KEPT:
+            self.emitted = self.state.drop(delivered)
+        self.delivered = frozenset(letters) if self.bug == UNMATCHED_ROW_JOINED else delivered
 
     def take_rows(self, topics: tuple[list[Row], list[Row]], schedule: Schedule) -> list[str]:
         """Reads some rows of each side, and evicts some. The last rows: reads and evicts all."""
-        is_interval, ids = self.late == self.watermark, []
+        ids, self.emitted = self.emitted, []
         for side, topic in enumerate(topics):
             start = self.position[side]
             end = len(topic) if self.end is None else self.end[side]
@@ -70,9 +92,9 @@ class Task:
                 end = min(end, start + schedule.choose() % 3)
             for row in topic[start:end]:
                 if row.slot == self.slot:
-                    if is_interval:
+                    if self.is_interval:
                         ids += self.state.evict(self.watermark, schedule.choose() % 2)
-                    ids += self.state.take(row, self.late)
+                    ids += self.state.take(row, self.late, self.delivered)
             self.position = _moved(self.position, side, end)
         if self.end is not None:
             ids += self.state.evict(self.watermark, ALL)
@@ -116,6 +138,8 @@ class Executors:
                 self._init(executor, task.slot)
             case Step.BEGIN if (executor, task.slot) not in self._handles:
                 self._init(executor, task.slot)
+            case BeginRows(delivered=ids):
+                task.begin(ids)
             case Step.TAKE_ROWS:
                 return tuple(task.take_rows(world.topics, world.schedule)), task.is_over
             case Step.DROP_ROWS:
@@ -126,7 +150,10 @@ class Executors:
                 for row_id in ids:
                     self._produce(executor, task.slot, world.output[task.slot], row_id)
                     yield
-            case WritePart(part=record) | WriteMarker(marker=record) | WriteFence(fence=record):
+            case WritePart(part=part):
+                self._produce(executor, task.slot, log, part)
+                world.parts.append(part)
+            case WriteMarker(marker=record) | WriteFence(fence=record):
                 self._produce(executor, task.slot, log, record)
             case Step.COMMIT:
                 return self._end(executor, task.slot)

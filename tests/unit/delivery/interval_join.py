@@ -5,7 +5,7 @@ is not past the watermark, and expires once the watermark passes the end of its 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -63,10 +63,13 @@ class State:
     def copy(self) -> "State":
         return replace(self, rows=list(self.rows), matched=set(self.matched))
 
-    def take(self, row: Row, late_watermark: int) -> list[str]:
-        """Ids of the records that a new row emits."""
-        if row.is_bad or row.is_late(late_watermark):
+    def take(self, row: Row, late_watermark: int, delivered: Set[str] = frozenset()) -> list[str]:
+        """Ids of the records that a new row emits. `delivered`: those of the interval that is
+        repeated: a row that was late there is late, one that was unmatched there has expired."""
+        if row.is_bad or row.is_late(late_watermark) or letter_id(row) in delivered:
             return [letter_id(row)]
+        if self._was_unmatched(row, delivered):
+            return [unmatched_id(row)]
         partners = [other for other in self.rows if other.side != row.side and row.matches(other)]
         self.rows.append(row)
         emitted = []
@@ -78,6 +81,16 @@ class State:
                 emitted.append(result_id(left, None))
             self.matched |= {left.place, right.place}
         return emitted
+
+    def drop(self, delivered: Set[str]) -> list[str]:
+        """Remove the rows that were unmatched in the interval that is repeated. Returns their
+        ids."""
+        gone = [row for row in self.rows if self._was_unmatched(row, delivered)]
+        self.rows = [row for row in self.rows if row not in gone]
+        return [unmatched_id(row) for row in gone]
+
+    def _was_unmatched(self, row: Row, delivered: Set[str]) -> bool:
+        return self.join_type == "full_outer" and unmatched_id(row) in delivered
 
     def evict(self, watermark: int, count: int) -> list[str]:
         """Remove up to `count` expired rows. Returns the ids of the unmatched rows."""
@@ -92,16 +105,19 @@ def unmatched_id(row: Row) -> str:
     return result_id(row, None) if row.side == "left" else result_id(None, row)
 
 
-def expected(rows: Iterable[Row], letters: set[str], join_type: JoinType) -> Counter[str]:
-    """Ids that must be delivered if exactly the rows with these letters were late or bad."""
+def expected(
+    rows: Iterable[Row], letters: Set[str], gone: Set[str], join_type: JoinType
+) -> Counter[str]:
+    """Ids that must be delivered if exactly the rows with these `letters` were late or bad, and the
+    rows with the unmatched ids `gone` had expired in an interval that was interrupted."""
     joined = [row for row in rows if letter_id(row) not in letters and row.event_time < FAR]
     out = Counter(letters)
-    for left, right in _pairs(joined):
-        out[result_id(left, right if join_type == "full_outer" else None)] += 1
     if join_type == "left_semi":
-        return Counter(dict.fromkeys(out, 1))
-    matched = {row.place for pair in _pairs(joined) for row in pair}
-    return out + Counter(unmatched_id(row) for row in joined if row.place not in matched)
+        return out + Counter({result_id(left, None) for left, _ in _pairs(joined)})
+    pairs = _pairs([row for row in joined if unmatched_id(row) not in gone])
+    matched = {row.place for pair in pairs for row in pair}
+    unmatched = [unmatched_id(row) for row in joined if row.place not in matched]
+    return out + Counter(result_id(*pair) for pair in pairs) + Counter(unmatched)
 
 
 def _pairs(rows: Sequence[Row]) -> list[tuple[Row, Row]]:

@@ -21,7 +21,7 @@ A producer is kept from batch to batch while the outcome of each of its transact
 Otherwise the slot is opened again: the writer fences all other producers, then reads what they have
 delivered.
 
-The driver of intervals has three duties: see job/query/driver.py.
+The driver of intervals has two duties: see job/query/driver.py.
 
 A change of the join must know the parts (job/delivery/delivered.py).
 
@@ -143,7 +143,8 @@ class Opened:
     is_delivered: bool = False
     """Whether the micro-batch is delivered. Its rows are computed and dropped."""
     ids: frozenset[str] = frozenset()
-    """Delivered rows. This batch, or a later one of the run, may compute them again."""
+    """Delivered rows. This batch, or a later one of the run, may compute them again, also if
+    `is_delivered`."""
     next_part: int = 0
     """Number of the next part, greater than those of the recovered parts: these must not be
     overwritten."""
@@ -155,18 +156,17 @@ def opened(opening: Opening, content: SlotContent) -> Opened:
     _check_run(opening, content)
     own = [part for part in content.parts if part.query_id == batch.query_id]
     _check_intervals(opening, marker, own)
-    if _is_delivered(batch, marker):
-        return Opened(is_delivered=True)
     recovered = [part for part in own if part.batch_id == opening.recovered]
     return Opened(
+        is_delivered=_is_delivered(batch, marker),
         ids=frozenset(row_id for part in recovered for row_id in part.ids),
         next_part=max((part.number + 1 for part in recovered), default=0),
     )
 
 
-def is_decided(opening: Opening, content: SlotContent) -> bool:
-    """Whether the records that are read before producers are fenced show that the batch is
-    delivered.
+def decided(opening: Opening, content: SlotContent) -> Opened | None:
+    """What the run may write, if the records that are read before producers are fenced show that
+    the batch is delivered. None: they do not.
 
     Raises the errors of `opened` if no further record could allow the run to write. So a job that
     was replaced ends without fencing the job that replaced it.
@@ -174,8 +174,9 @@ def is_decided(opening: Opening, content: SlotContent) -> bool:
     _check_run(opening, content)
     marker = content.marker
     if marker is None or marker.batch_id < opening.batch.batch_id:
-        return False  # Newer markers may be missing.
-    return opened(opening, content).is_delivered
+        return None  # Newer markers may be missing.
+    known = opened(opening, content)
+    return known if known.is_delivered else None
 
 
 def _check_run(opening: Opening, content: SlotContent) -> None:
@@ -278,6 +279,16 @@ class Step(StrEnum):
 
 
 @dataclass(frozen=True)
+class BeginRows:
+    """The join begins the batch."""
+
+    delivered: frozenset[str]
+    """Ids that the interrupted interval has delivered, which the run repeats. The join repeats what
+    they show, although the watermark is that with which the interval began: a row that was late is
+    late, and a row that was unmatched has expired."""
+
+
+@dataclass(frozen=True)
 class WriteRows:
     ids: tuple[str, ...]
 
@@ -297,7 +308,7 @@ class WriteFence:
     fence: Fence
 
 
-AnyStep = Step | WriteRows | WritePart | WriteMarker | WriteFence
+AnyStep = Step | BeginRows | WriteRows | WritePart | WriteMarker | WriteFence
 
 
 def fence_slot(fence: Fence) -> Generator[AnyStep, Any, None]:
@@ -319,6 +330,7 @@ def deliver(opening: Opening, slot: Slot) -> Generator[AnyStep, Any, Result]:
     if not slot.continues_with(opening):
         known = yield from _open(opening)
     slot.ended, slot.ids = None, known.ids
+    yield BeginRows(known.ids)
     if known.is_delivered:
         yield Step.DROP_ROWS
         return Result.SKIPPED
@@ -333,8 +345,8 @@ def deliver(opening: Opening, slot: Slot) -> Generator[AnyStep, Any, Result]:
 
 
 def _open(opening: Opening) -> Generator[AnyStep, Any, Opened]:
-    if is_decided(opening, (yield Step.PEEK_SLOT)):
-        return Opened(is_delivered=True)
+    if (known := decided(opening, (yield Step.PEEK_SLOT))) is not None:
+        return known
     yield Step.INIT
     return opened(opening, (yield Step.READ_SLOT))
 

@@ -48,6 +48,8 @@ class World:
         self.join_type: JoinType = join_type
         self.driver_bug = driver_bug
         self.changes_delivery = changes_delivery
+        self.cut_intervals: set[int] = set()
+        self.parts: list[Part] = []
         self._max_zombies = 2 if has_zombies else 0
         self._hides_records = hides_records
         self._hidden: set[int] = set()
@@ -129,9 +131,19 @@ class World:
         out = self.results()
         letters = {row_id for row_id in out if row_id.startswith("dead/")}
         rows = [row for topic in self.topics for row in topic]
-        wanted = expected(rows, letters, self.join_type)
-        if self.changes_delivery:  # a row may be delivered twice
-            out = Counter(dict.fromkeys(out, 1))
+        early = {
+            row_id
+            for part in self.parts
+            if part.batch_id in self.cut_intervals
+            for row_id in part.ids
+        }
+        if self.changes_delivery:
+            # Without ids, a row may be delivered twice, and in a pair after it was unmatched.
+            shown = {place for row_id in out for place in row_id.removeprefix("dead/").split("|")}
+            if lost := [row for row in rows if row.event_time < FAR and row.place not in shown]:
+                raise ViolationError(f"lost: {lost}")
+            return
+        wanted = expected(rows, letters, early & out.keys(), self.join_type)
         if wanted != out:
             raise ViolationError(f"missing: {wanted - out}, too many: {out - wanted}")
 

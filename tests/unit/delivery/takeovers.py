@@ -19,6 +19,7 @@ from tests.unit.delivery.interval_protocol import (
     Batch,
     DisagreementError,
     Opening,
+    Part,
     Slot,
     Step,
     WriteMarker,
@@ -62,6 +63,9 @@ class Task:
     rows: tuple[str, ...] = ()
     is_over: bool = False
 
+    def begin(self, _: frozenset[str]) -> None:
+        """A micro-batch repeats no interval."""
+
     def take_rows(self, *_: object) -> tuple[str, ...]:
         self.is_over = True
         return self.rows
@@ -82,6 +86,7 @@ class World:
         self.output = [Log() for _ in range(PARTITIONS)]
         self.commits = [Log() for _ in range(PARTITIONS)]
         self.topics: tuple[list[Row], list[Row]] = ([], [])
+        self.parts: list[Part] = []
         self.drivers: dict[str, Iterator[None]] = {"first": Driver(self, first).live()}
         self.zombies: list[Iterator[None]] = []
 

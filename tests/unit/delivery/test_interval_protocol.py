@@ -28,6 +28,7 @@ from tests.unit.delivery.interval_driver import SLOTS
 from tests.unit.delivery.interval_protocol import (
     INTERVAL,
     Batch,
+    BeginRows,
     DisagreementError,
     Opened,
     Opening,
@@ -198,6 +199,7 @@ def test_repeated_interval_overwrites_no_part_and_reads_no_part_of_another_query
 def test_failed_delivery_leaves_a_slot_that_is_opened_again() -> None:
     slot = Slot(ended=6)
     running = deliver(opening(7), slot)
+    assert BeginRows(frozenset()) == next(running)
     assert Step.TAKE_ROWS is next(running)
     with pytest.raises(ProducerFencedError):
         running.throw(ProducerFencedError())

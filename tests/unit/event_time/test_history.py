@@ -87,13 +87,6 @@ def test_pace_is_that_since_the_last_jump() -> None:
     assert 60.0 == steady.rate
 
 
-def test_watermark_that_advances_in_long_intervals_has_no_known_pace() -> None:
-    lines = [line(10, 0), line(15, 300_000), line(19, 540_000)]
-
-    assert pace(lines, now_ms=20 * 60_000, watermark_ms=600_000, interval_ms=60_000) is not None
-    assert pace(lines, now_ms=20 * 60_000, watermark_ms=600_000, interval_ms=60_001) is None
-
-
 @pytest.mark.parametrize(
     ("batches", "seconds", "standing"),
     [

@@ -126,6 +126,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "topic_ids",
         "group_offsets",
         "tail_search",
+        "topic_ends",
         "broker_watch",
     ),
     "dead_letters": (),
@@ -154,10 +155,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         ),
         *("interval_read", "interval_duration", "live_rows"),
         *("kafka_reader", "before_first_batch", "executed_join", "join_input"),
-        *("try_eval", "kafka_partitioner", "java_classes", "in_time_zone"),
+        *("try_eval", "static_call", "kafka_partitioner", "java_classes", "in_time_zone"),
     ),
     "encoding": (),
-    "join": ("processor", "join"),
+    "join": ("live_watermark", "processor", "join"),
     "writer": (),
     "dataflow": (
         *("output_columns", "replay_sql", "replayed", "results", "written", "sides"),
@@ -170,6 +171,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
             "folder",
             "watermark_history",
             "checkpoint",
+            "commits",
             "filters",
             "local",
             "skipped",
@@ -189,7 +191,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "lineage": ("columns", "events", "reports", "reporter", "http"),
     "query": (
         *("state_rows", "stats", "idleness", "cluster", "runtime", "retries", "preparation"),
-        *("failed_run", "pacing", "driver", "query_hooks", "control_loop", "live_reports", "start"),
+        *("failed_run", "pacing", "driver", "query_hooks", "control_loop", "live_reports"),
+        *("live_watermark", "start"),
     ),
     "change": (
         *("comparison", "start_offsets", "plan", "sent_spec", "spec_server", "spec_process"),

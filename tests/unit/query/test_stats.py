@@ -6,7 +6,7 @@ from datetime import timedelta
 from threading import Thread
 
 from job.errors import BrokerError
-from job.event_time.partitions import Partition, Partitions
+from job.event_time.partitions import Offsets, Partition, PartitionRead, Partitions, Reads
 from job.protocol.latency import LATENCY_WINDOW
 from job.protocol.progress import BatchProgress, HeapUse
 from job.protocol.totals import LiveFigures
@@ -134,18 +134,21 @@ LIVE = LiveFigures(
 )
 
 
-def test_newest_event_time_of_a_running_interval_is_that_of_its_side_without_a_backlog() -> None:
+def test_event_times_of_a_running_interval_are_those_that_its_tasks_have_read() -> None:
     stats = QueryStats()
     known = {0: Partition(next_offset=9, latest_offset=9, event_time_ms=1_000)}
     stats.partitions = Partitions(known, known, {"left": 1_000, "right": 1_000})
-    stats.interval_runs(5, LIVE, is_alive=True)
-    assert FAR_AHEAD_MS == stats.event_times["left"].event_time_ms
-    assert 1_000 == stats.event_times["right"].event_time_ms
+    read: Reads = {"left": {0: PartitionRead(79, FAR_AHEAD_MS)}, "right": {}}
+    for left_end, expected_ms in ((79, FAR_AHEAD_MS), (80, 1_000)):
+        ends: Offsets = {"left": {0: left_end, 1: left_end - 79}, "right": {0: 9}}
+        stats.live_partitions = stats.partitions.with_read(read, ends)
+        found = stats.event_times
+        # Partition 1 has a record that is not read, and no known event time.
+        assert (expected_ms if left_end == 79 else None) == found["left"].event_time_ms
+        assert 1_000 == found["right"].event_time_ms
 
-    for latest_offset, expected_ms in ((79, FAR_AHEAD_MS), (80, 1_000)):
-        behind = {0: Partition(9, latest_offset, event_time_ms=1_000)}
-        stats.partitions = Partitions(behind, known, {"left": 1_000, "right": 1_000})
-        assert expected_ms == stats.event_times["left"].event_time_ms
+    stats.on_start(4, None, stats.topics)
+    assert 1_000 == stats.event_times["left"].event_time_ms
 
 
 def test_rows_of_a_running_interval_count_until_its_report_replaces_them() -> None:

@@ -1,0 +1,69 @@
+"""Rows that an interrupted interval has emitted as unmatched leave the state of its repetition."""
+
+from collections import Counter
+
+import pytest
+from pyspark.sql import SparkSession
+
+from job.spark.java_classes import java_class
+from tests.semantics.differential import specified
+from tests.semantics.join_cases import Data, Idle, Restart
+from tests.semantics.planted_java import Plant, compile_plants, use_plant
+from tests.semantics.real_time_runner import HEAPS, Heap, run_in_real_time_engine
+from tests.semantics.test_differential import case, row
+
+# Each task removes the second left row from the state with which it begins.
+REMOVING = {
+    "removing": Plant(
+        "StreamJoin.java",
+        "state.remove(delivered);",
+        'state.remove(new DeliveredRows(java.util.Set.of("left/0/1|"), Long.MAX_VALUE, "left"));',
+    )
+}
+STEPS = (
+    Data([row(key, 0) for key in range(4)]),
+    Restart(),
+    Data([], [row(key, 1) for key in range(2)]),
+    Data([row(9, 90_000)], [row(9, 90_000)]),
+    Idle(),
+)
+
+
+@pytest.fixture(scope="module")
+def removing() -> None:
+    compile_plants(REMOVING)
+
+
+@pytest.mark.usefixtures("removing")
+@pytest.mark.parametrize("heap", HEAPS)
+def test_row_that_was_unmatched_is_in_no_pair_and_not_emitted_again(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, heap: Heap
+) -> None:
+    use_plant(monkeypatch, "removing")
+    made = case("left_outer", steps=STEPS)
+
+    _, phases = specified(made, processor="batch")
+
+    batches = run_in_real_time_engine(spark, made, phases, heap=heap)
+
+    ids = Counter(row_id for batch in batches for row_id, *_ in batch.output.elements())
+    # The second row is neither in the pair with its match, nor unmatched.
+    assert Counter(["l/0/0|r/0/0", "l/0/2|", "l/0/3|", "l/0/4|r/0/2"]) == ids
+
+
+def test_ids_name_rows_of_both_sides(spark: SparkSession) -> None:
+    ids = spark._jvm.java.util.HashSet()  # type: ignore[union-attr]
+    for each in ("a/1/17|", "|b/0/3", "a/0/5|b/0/6", "a/0/9|/value_too_large", "|b/0/4/null_key",
+                 "left/281474976710658/late", "right/7/late", "right/8/null_key"):  # fmt: skip
+        ids.add(each)
+    found = java_class(spark, "DeliveredRows")(ids, 5, "left")
+    of_second = java_class(spark, "DeliveredRows")(ids, 5, "right")
+
+    partition_1 = 1 << 48
+    assert [True, False] == [found.wasUnmatched(0, partition_1 + n) for n in (17, 18)]
+    assert [False, True] == [found.wasUnmatched(0, n) for n in (5, 9)]
+    assert [True, True, False] == [found.wasUnmatched(1, n) for n in (3, 4, 6)]
+    assert [True, False] == [found.wasLate(side, partition_1 + 2) for side in (0, 1)]
+    assert [True, False] == [found.wasLate(1, n) for n in (7, 8)]
+    # The sides of a right semi join are exchanged.
+    assert [True, False] == [of_second.wasLate(side, 7) for side in (0, 1)]
