@@ -330,7 +330,7 @@ def _results(status: JobStatus) -> str:
     results = "result was" if totals.output_records == 1 else "results were"
     text = f"{totals.output_records:,} {results} written since the job started{unmatched}"
     if unread := _unread(status):
-        return f"{text}; {unread:,} unread records."
+        return f"{text}; {unread:,} unread record{'s' * (unread != 1)}."
     text = f"{text}." if status.brokers is None else f"{text}; all records are read."
     return " ".join([text, *_standing(status)])
 

@@ -24,7 +24,8 @@ def state_reader(
         if state is QueryState.FAILED:
             remedy = "after `streamjoin stop`, `streamjoin state` reads it from the checkpoint"
         raise ConflictError(
-            f"state can be read while the query is RUNNING or PAUSED; it is {state}: {remedy}",
+            "state can be read, and rows explained, while the query is RUNNING or PAUSED; it is "
+            f"{state}: {remedy}",
             allowed=list(ALLOWED[state]),
         )
     spark = resources.session()

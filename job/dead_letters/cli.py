@@ -163,7 +163,10 @@ def _access(plan: JoinPlan) -> KafkaAccess:
 
 def _topic(plan: JoinPlan) -> str:
     if plan.dead_letter is None:
-        raise RequestError("dead_letter.topic is not set in the spec")
+        raise RequestError(
+            "dead_letter.topic is not set in the spec, so bad records and late rows are only "
+            "counted. `streamjoin explain SPEC --key KEY` names those of a key that Kafka still has"
+        )
     return plan.dead_letter.topic
 
 

@@ -286,8 +286,11 @@ def _event_time(plan: JoinPlan) -> Iterator[Line]:
     yield "", "partitions have a backlog, it is the event time of the one that is"
     yield "", "furthest behind: a row that is in order in its partition, within the"
     yield "", "delay, is never late during a catch-up. All readable records count,"
-    yield "", "including those that a filter drops. A new watermark applies from the"
-    yield "", "next batch; the watermark never decreases"
+    if plan.real_time is None:
+        yield "", "including those that a filter drops. A new watermark applies from the"
+        yield "", "next batch; the watermark never decreases"
+    else:
+        yield "", "including those that a filter drops. It never decreases"
 
 
 def _idle(after: timedelta, delay: timedelta) -> Iterator[Line]:
