@@ -219,6 +219,11 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
         if (eviction.evict(EVICTED_AT_ONCE, output)) {
           return true;
         }
+        // All partitions end an interval with the last watermark, which Spark's commit log has.
+        if (offered() > eviction.watermark()) {
+          startEviction(eviction.watermark(), offered());
+          return true;
+        }
         state.setEvictedAt(eviction.watermark());
         setClock(eviction.watermark());
         return false;

@@ -51,6 +51,35 @@ def test_row_that_was_unmatched_is_in_no_pair_and_not_emitted_again(
     assert Counter(["l/0/0|r/0/0", "l/0/2|", "l/0/3|", "l/0/4|r/0/2"]) == ids
 
 
+# The driver offers a watermark once all rows have arrived.
+OFFERED_LAST = {
+    "offered_last": Plant(
+        "StreamJoin.java",
+        "return rules.liveRun == 0 ? LiveWatermark.NONE",
+        "return isDataProcessed() ? 4_000_000_000_000L : rules.liveRun == 0 ? LiveWatermark.NONE",
+    )
+}
+
+
+@pytest.fixture(scope="module")
+def offered_last() -> None:
+    compile_plants(OFFERED_LAST)
+
+
+@pytest.mark.usefixtures("offered_last")
+def test_interval_ends_with_the_last_watermark(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_plant(monkeypatch, "offered_last")
+    made = case("left_outer", steps=(Data([row(key, 0) for key in range(4)]),))
+    _, phases = specified(made, processor="interval")
+
+    batches = run_in_real_time_engine(spark, made, phases, interval=True)
+
+    ids = Counter(row_id for batch in batches for row_id, *_ in batch.output.elements())
+    assert Counter(f"l/0/{offset}|" for offset in range(4)) == ids
+
+
 def test_ids_name_rows_of_both_sides(spark: SparkSession) -> None:
     ids = spark._jvm.java.util.HashSet()  # type: ignore[union-attr]
     for each in ("a/1/17|", "|b/0/3", "a/0/5|b/0/6", "a/0/9|/value_too_large", "|b/0/4/null_key",
