@@ -15,7 +15,7 @@ changed.json is removed.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -71,14 +71,16 @@ def read_cut(checkpoint: Checkpoint) -> Cut:
     event_times = checkpoint.partitions.recorded()
     first_offsets = _first_offsets(checkpoint, earlier)
     recorded = checkpoint.recorded_interval
+    intervals: frozenset[int] = frozenset() if recorded is None else recorded.batch_ids
     late, late_unknown_before = late_rows(
         *(batches, first_offsets, earlier),
-        intervals=frozenset() if recorded is None else recorded.batch_ids,
+        intervals=intervals,
+        advanced=[each.batch_id for each in batches if _has_advanced(checkpoint, each, intervals)],
     )
     return Cut(
         query_id=checkpoint.query_id,
         batch=batches[-1],
-        next_watermark_ms=next_watermark_ms(checkpoint),
+        next_watermark_ms=next_watermark_ms(checkpoint, last),
         first_offsets=first_offsets,
         late=late,
         event_times=event_times,
@@ -87,6 +89,12 @@ def read_cut(checkpoint: Checkpoint) -> Cut:
         late_unknown_before=late_unknown_before,
         interval_ms=interval_watermark_ms(checkpoint),
     )
+
+
+def _has_advanced(checkpoint: Checkpoint, batch: PlannedBatch, intervals: Collection[int]) -> bool:
+    """Whether the batch was an interval within which the watermark has advanced."""
+    is_interval = batch.batch_id in intervals
+    return is_interval and next_watermark_ms(checkpoint, batch.batch_id) > batch.watermark_ms
 
 
 def _batches(checkpoint: Checkpoint, last: int) -> list[PlannedBatch]:

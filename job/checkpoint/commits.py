@@ -5,9 +5,9 @@ import json
 from job.checkpoint.checkpoint import Checkpoint
 
 
-def next_watermark_ms(checkpoint: Checkpoint) -> int:
-    """The watermark after the last batch that ended. 0: there is none."""
-    entry = checkpoint.folder.text(f"query/commits/{checkpoint.last_batch_id}") or "v1\n{}"
+def next_watermark_ms(checkpoint: Checkpoint, batch_id: int) -> int:
+    """The watermark after a batch that has ended. 0: there is none."""
+    entry = checkpoint.folder.text(f"query/commits/{batch_id}") or "v1\n{}"
     return int(json.loads(entry.splitlines()[1]).get("nextBatchWatermarkMs", 0))
 
 
@@ -21,4 +21,4 @@ def interval_watermark_ms(checkpoint: Checkpoint) -> int | None:
         or interval.batch_id != checkpoint.last_batch_id
     ):
         return None
-    return next_watermark_ms(checkpoint)
+    return next_watermark_ms(checkpoint, interval.batch_id)

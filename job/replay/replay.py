@@ -173,21 +173,25 @@ def late_rows(
     first_offsets: Offsets,
     earlier: Replay | None,
     intervals: Collection[int] = (),
+    advanced: Collection[int] = (),
 ) -> tuple[tuple[LateBelow, ...], Offsets]:
     """Which rows were late in a query, and the offsets before which that is unknown.
 
     `batches`: those that Spark's log still contains. `earlier`: the replay of the query itself,
     whose own batches have dropped no row as late. None: it replaced no other one. `intervals`: as
-    for `late_by_batch`.
+    for `late_by_batch`. `advanced`: the intervals in which the watermark has advanced: which of
+    their rows became late is not known.
     """
     late, oldest = late_by_batch(batches, intervals), batches[0]
+    unknown = [batch.ends for batch in batches if batch.batch_id in advanced]
     is_known = oldest.watermark_ms == 0  # also of all batches before it, so no row was late
-    if earlier is None:
-        return late, first_offsets if is_known else oldest.ends
-    is_known = is_known or _has_reached(earlier.ends, oldest.ends)
-    after = [rows for rows in late if not _has_reached(earlier.ends, rows.ends)]
-    unknown_before = earlier.late_unknown_before if is_known else oldest.ends
-    return (*earlier.late, *after), unknown_before
+    known_from = first_offsets
+    if earlier is not None:
+        is_known = is_known or _has_reached(earlier.ends, oldest.ends)
+        known_from = earlier.late_unknown_before
+        after = [rows for rows in late if not _has_reached(earlier.ends, rows.ends)]
+        late = (*earlier.late, *after)
+    return late, unknown[-1] if unknown else known_from if is_known else oldest.ends
 
 
 def expired_before(earlier: Replay | None, outer_sides: Collection[Side]) -> tuple[Expired, ...]:

@@ -40,4 +40,4 @@ def test_watermark_of_an_interval_is_that_of_its_end(
     checkpoint: Any = Ended(interval)
 
     assert expected_ms == interval_watermark_ms(checkpoint)
-    assert 950 == next_watermark_ms(checkpoint)
+    assert 950 == next_watermark_ms(checkpoint, 7)

@@ -186,6 +186,15 @@ def test_rows_of_an_interval_are_late_by_its_own_watermark() -> None:
     assert offsets(8, 0) == unknown_before
 
 
+def test_rows_that_became_late_within_an_interval_are_not_known() -> None:
+    in_log = batches(7, 20_000, 30_000, 40_000, 50_000)
+    of = {"intervals": {7, 8, 9}, "advanced": {8}}
+
+    assert offsets(9, 0) == late_rows(in_log, FIRST, None, **of)[1]
+    assert offsets(9, 0) == late_rows(in_log, REPLAY.starts, REPLAY, **of)[1]
+    assert offsets(8, 0) == late_rows(in_log, FIRST, None, intervals={7, 8, 9})[1]
+
+
 def test_planned_batch_is_read_from_the_offset_log_of_spark() -> None:
     log = (
         'v2\n{"batchWatermarkMs":42,"conf":{}}\nleft:{"a":{"0":2},"b":{"1":3}}\nright:{"c":{"0":1}}'
