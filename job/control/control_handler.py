@@ -112,7 +112,7 @@ class ControlHandler:
         status, now = self._runner.status(), datetime.now(UTC)
         status = status.model_copy(
             update={
-                "brokers": self._watch.report().with_rows_read(self._stats.live_rows),
+                "brokers": self._watch.report().with_read(self._stats.live_offsets),
                 "state_count": self._state_count,
                 "event_times": self._stats.event_times,
                 "latency": None if self._plan.real_time else self._stats.latency(now),

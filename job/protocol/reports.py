@@ -41,16 +41,6 @@ class SideOffsets(_Report):
             for p, end in self.latest.items()
         }
 
-    def with_rows_read(self, rows: int) -> "SideOffsets":
-        """As if so many rows more had been read, of each partition its share. An estimate: it is
-        not known which partitions they come from."""
-        behind = self.behind_latest
-        if behind is None or self.read is None or not any(behind.values()):
-            return self
-        share = min(1.0, rows / sum(behind.values()))
-        read = {p: at + int(behind.get(p, 0) * share) for p, at in self.read.items()}
-        return self.model_copy(update={"read": read})
-
     @property
     def retention_headroom(self) -> dict[int, int] | None:
         """Offsets between the oldest record and the next to read. Below 0: records were deleted
@@ -87,9 +77,13 @@ class BrokerReport(_Report):
     def side(self, side: Side) -> SideOffsets:
         return self.left if side == "left" else self.right
 
-    def with_rows_read(self, rows: Mapping[Side, int]) -> "BrokerReport":
+    def with_read(self, read: Mapping[Side, Mapping[int, int]] | None) -> "BrokerReport":
+        """With the next offsets of the running interval. None: no interval runs."""
+        if read is None:
+            return self
         sides: dict[str, SideOffsets] = {
-            side: getattr(self, side).with_rows_read(count) for side, count in rows.items()
+            side: self.side(side).model_copy(update={"read": dict(of_side)})
+            for side, of_side in read.items()
         }
         return self.model_copy(update=sides)
 

@@ -185,6 +185,7 @@ class ControlLoop:
 
     def close(self) -> None:
         self._closed.set()
+        self._stats.live_partitions, self._stats.live_watermark_ms = None, 0
         self._write()
         if self.state.run.phase is not None:
             with suppress(Exception):  # the JVM may be gone

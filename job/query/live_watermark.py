@@ -47,33 +47,35 @@ class WatermarkLooks:
         self._live = live
         self._ends = ends
         self._before: Look | None = None
+        self._closed = threading.Event()
 
     @contextmanager
     def active(self) -> Iterator[None]:
         """Context with a look every LOOK_SECONDS."""
-        closed = threading.Event()
-        threading.Thread(target=self._run, args=[closed], name="watermark", daemon=True).start()
+        threading.Thread(target=self._run, name="watermark", daemon=True).start()
         try:
             yield
         finally:
-            closed.set()
+            self._closed.set()
 
-    def _run(self, closed: threading.Event) -> None:
+    def _run(self) -> None:
         failure = None
-        while not closed.wait(LOOK_SECONDS):
+        while not self._closed.wait(LOOK_SECONDS):
             try:
                 self.look()
                 failure = None
             except Exception as error:
                 # The query continues; its watermark advances at the end of the interval.
                 reason = str(error).partition("\n")[0]
-                if reason != failure and not closed.is_set():
+                if reason != failure and not self._closed.is_set():
                     _log.warning("watermark_not_advanced", reason=reason)
                 failure = reason
 
     def look(self) -> None:
         before, state = self._before, self._loop.state
         now = self._before = Look(self._ends(), self._live.read())
+        if self._closed.is_set():
+            return
         self._stats.live_partitions = state.partitions.with_read(now.read, now.ends)
         if before is None:
             return

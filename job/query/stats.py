@@ -182,7 +182,6 @@ class QueryStats:
         """The query starts from this state of the checkpoint. None: no batch has ended yet."""
         with self._lock:
             self.topics = topics
-            self.live_partitions, self.live_watermark_ms = None, 0
             self._offsets = offsets
             self._next_batch_id = 0 if last_batch_id is None else last_batch_id + 1
             self._state_rows.on_start(last_batch_id)
@@ -239,10 +238,14 @@ class QueryStats:
                     self._retries = 0
 
     @property
-    def live_rows(self) -> Mapping[Side, int]:
-        """Rows that the running interval has read of each side so far."""
-        live = self._live
-        return {} if live is None else live.read
+    def live_offsets(self) -> Offsets | None:
+        """Next offset to read of each partition, with what the running interval has read. None: no
+        interval runs."""
+        live = self.live_partitions
+        if live is None:
+            return None
+        offsets = live.next_offsets
+        return {side: self.empty_tails.passed(side, offsets[side]) for side in SIDES}
 
     def count_rows_with(self, counter: RowCounter | None) -> None:
         """Take late rows and the growth of state from a counter. None: from Spark's progress."""

@@ -7,20 +7,14 @@ RIGHT = SideOffsets(topic="r", read={0: 5}, latest={0: 5})
 OUTPUT = SideOffsets(topic="o")
 
 
-def test_rows_of_a_running_interval_shorten_the_lag_of_each_partition_by_its_share() -> None:
-    report = BrokerReport(left=LEFT, right=RIGHT, output=OUTPUT).with_rows_read(
-        {"left": 20, "right": 3}
-    )
-
-    assert {0: 5, 1: 15} == report.left.behind_latest
-    assert {0: 0} == report.right.behind_latest
-
-
-def test_lag_is_never_negative_and_stays_without_an_interval() -> None:
+def test_lag_is_that_behind_what_a_running_interval_has_read() -> None:
     report = BrokerReport(left=LEFT, right=RIGHT, output=OUTPUT)
+    # The brokers were polled before the interval has read the last records of the right side.
+    live = report.with_read({"left": {0: 15, 1: 35}, "right": {0: 9}})
 
-    assert {0: 0, 1: 0} == report.with_rows_read({"left": 99}).left.behind_latest
-    assert report == report.with_rows_read({})
+    assert {0: 5, 1: 15} == live.left.behind_latest
+    assert {0: 0} == live.right.behind_latest
+    assert report == report.with_read(None)
 
 
 def test_records_that_were_deleted_before_they_were_read_are_no_lag() -> None:

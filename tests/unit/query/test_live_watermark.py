@@ -110,6 +110,15 @@ def test_event_times_of_the_status_are_those_of_the_last_look() -> None:
     assert 100 == interval.stats.event_times["right"].event_time_ms
 
 
+def test_look_that_ends_after_the_run_changes_nothing() -> None:
+    interval = Interval()
+    interval.has_read("left", 0, 7, 500)
+    interval._looks._closed.set()
+
+    assert [] == interval.look()
+    assert interval.stats.live_partitions is None
+
+
 def test_failure_of_a_look_is_logged_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -124,7 +133,9 @@ def test_failure_of_a_look_is_logged_once(
 
     interval._looks.look = fails  # type: ignore[method-assign]
     turns = iter([False, False, True])
-    closed = SimpleNamespace(wait=lambda _: next(turns), is_set=lambda: False)
-    interval._looks._run(cast("Any", closed))
+    interval._looks._closed = cast(
+        "Any", SimpleNamespace(wait=lambda _: next(turns), is_set=lambda: False)
+    )
+    interval._looks._run()
 
     assert ["no broker"] == logged

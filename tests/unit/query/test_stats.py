@@ -146,8 +146,10 @@ def test_event_times_of_a_running_interval_are_those_that_its_tasks_have_read() 
         # Partition 1 has a record that is not read, and no known event time.
         assert (expected_ms if left_end == 79 else None) == found["left"].event_time_ms
         assert 1_000 == found["right"].event_time_ms
+        assert stats.live_offsets == {"left": {0: 79, 1: 0}, "right": {0: 9}}
 
-    stats.on_start(4, None, stats.topics)
+    stats.live_partitions = None
+    assert stats.live_offsets is None
     assert 1_000 == stats.event_times["left"].event_time_ms
 
 
@@ -164,11 +166,9 @@ def test_rows_of_a_running_interval_count_until_its_report_replaces_them() -> No
     assert before.late_rows + 3 == live.late_rows
     assert FAR_AHEAD_MS == live.left.event_time_max_ms
     assert before.right.event_time_max_ms == live.right.event_time_max_ms
-    assert {"left": 70, "right": 20} == stats.live_rows
 
     stats.batch(recorded(batchId=5))
     assert 2 * before.left.records == stats.totals.left.records
-    assert {} == stats.live_rows
 
 
 def test_late_figures_of_an_interval_that_has_been_reported_are_ignored() -> None:
