@@ -157,8 +157,8 @@ def test_change_of_state_partitions_engine_and_operator_gives_the_results_of_one
     frozen = json.loads((folders[1] / "checkpoint" / "fingerprint.json").read_text())["settings"]
     assert str(WIDER) == frozen["state_partitions"]
     assert facts["records"] < sum(counts)
-    # Within an interval the watermark has advanced.
-    assert (old_way is REAL_TIME) == (facts["possibly_late_records"] > 0)
+    # The watermark may have advanced within an interval.
+    assert old_way is REAL_TIME or facts["possibly_late_records"] == 0
     assert 2 == facts["late_rows_of_the_job"]
     assert status.change is not None
     assert ("over", 0) == (status.change.phase, status.change.records_left)
