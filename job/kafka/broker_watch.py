@@ -15,7 +15,6 @@ from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from job.event_time.empty_tails import EmptyTails
 from job.event_time.partitions import Offsets
 from job.kafka.clients import (
-    ANSWER_SECONDS,
     EARLIEST,
     LATEST,
     AdminClient,
@@ -26,6 +25,7 @@ from job.kafka.clients import (
 )
 from job.kafka.group_offsets import GroupOffsets
 from job.kafka.tail_search import TailSearch
+from job.kafka.topic_ends import partition_numbers
 from job.kafka.topic_ids import topics as describe_topics
 from job.kafka.topic_patterns import matching_topics
 from job.plan.plan import JoinPlan
@@ -216,11 +216,7 @@ def group_offsets(topics: Topics, read: Offsets) -> list[TopicPartition]:
 
 def _ends(client: AdminClient, topics: SourceTopics) -> tuple[dict[int, int], dict[int, int]]:
     """Per partition the earliest offset, and the offset after the last committed record."""
-    partitions = [
-        topics.number(name, partition)
-        for name in topics.names
-        for partition in client.list_topics(name, timeout=ANSWER_SECONDS).topics[name].partitions
-    ]
+    partitions = partition_numbers(client, topics)
     committed = IsolationLevel.READ_COMMITTED
     earliest, latest = (
         list_offsets_of_topics(client, topics, partitions, which, committed)

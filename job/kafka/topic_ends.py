@@ -31,11 +31,15 @@ class TopicEnds:
             raise
 
 
-def _ends(client: AdminClient, topics: SourceTopics) -> dict[int, int]:
-    partitions = [
+def partition_numbers(client: AdminClient, topics: SourceTopics) -> list[int]:
+    """Numbers of all partitions that the topics have now. Raises KafkaException."""
+    return [
         topics.number(name, partition)
         for name in topics.names
         for partition in client.list_topics(name, timeout=ANSWER_SECONDS).topics[name].partitions
     ]
-    committed = IsolationLevel.READ_COMMITTED
+
+
+def _ends(client: AdminClient, topics: SourceTopics) -> dict[int, int]:
+    partitions, committed = partition_numbers(client, topics), IsolationLevel.READ_COMMITTED
     return list_offsets_of_topics(client, topics, partitions, LATEST, committed)

@@ -12,10 +12,7 @@ from tests.integration.real_time_topics import (
     text_of,
     wait_for_intervals,
 )
-from tests.integration.test_real_time import jvm
 from tests.polling import wait_until
-
-__all__ = ["jvm"]  # a fixture
 
 EMITTED_WITHIN_SECONDS = 10.0
 
@@ -30,7 +27,7 @@ def test_row_that_was_unmatched_within_an_interval_is_in_no_pair_after_a_crash(
     left, late = ("a", 20, 1), ("a", 22, 5)
     unmatched, pair = (text_of(topics.result(left, right)) for right in (None, late))
     with Job(spec, tmp_path) as job:
-        status = wait_for_intervals(job)
+        wait_for_intervals(job)
         topics.send([left], [])
         topics.send(*CLOSING)
         began = time.monotonic()
@@ -42,7 +39,7 @@ def test_row_that_was_unmatched_within_an_interval_is_in_no_pair_after_a_crash(
         job.kill_tree()
 
         job.start()
-        status = wait_for_intervals(job)
+        wait_for_intervals(job)
         topics.send([("b", CLOSING_AT, 1)], [("b", CLOSING_AT, 5)])
         both = text_of(topics.result(("b", CLOSING_AT, 1), ("b", CLOSING_AT, 5)))
         wait_until(lambda: topics.results()[both], START_SECONDS, "the pair of the next run")
