@@ -13,11 +13,11 @@ however old its event times are.
 The rule is pure; the caller passes the function that raises the watermark.
 """
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from threading import Event
 from typing import Protocol
 
 import structlog
@@ -26,6 +26,7 @@ from job.event_time.watermark import event_time_of
 from job.instants import to_epoch_ms
 from job.plan.plan import JoinPlan
 from job.plan.side_plan import SidePlan
+from job.query.repeated import repeated
 from job.query.stats import QueryStats
 from job.spec.durations import milliseconds
 from job.spec.sides import SIDES, Side
@@ -105,40 +106,32 @@ class IdleSides:
         if all(self._plan.side(side).idle_after is None for side in SIDES):
             yield
             return
-        ended = threading.Event()
-        thread = threading.Thread(
-            target=self._poll, args=(raise_watermark, ended), name="idle-sides", daemon=True
-        )
-        thread.start()
+        run = RunIdleness(self._plan, datetime.now(UTC))
+
+        def poll(ended: Event) -> None:
+            sides = run.update(self._stats, self._topics, datetime.now(UTC))
+            self._publish(sides, ended)
+            if (to_ms := watermark_ms(sides)) is not None:
+                raise_watermark(to_ms)
+
         try:
-            yield
+            with repeated(poll, every_seconds=POLL_SECONDS, name="idle-sides", failed=_failed):
+                yield
         finally:
-            ended.set()
             self._idle = {}
 
-    def _poll(self, raise_watermark: Callable[[int], None], ended: threading.Event) -> None:
-        run = RunIdleness(self._plan, datetime.now(UTC))
-        failure: str | None = None
-        while not ended.wait(POLL_SECONDS):
-            try:
-                sides = run.update(self._stats, self._topics, datetime.now(UTC))
-                self._publish(sides, ended)
-                if (to_ms := watermark_ms(sides)) is not None:
-                    raise_watermark(to_ms)
-            except Exception as error:
-                # The query continues with Spark's rule: its watermark waits for the idle side.
-                reason = str(error).partition("\n")[0]
-                if reason != failure and not ended.is_set():
-                    _log.exception("idleness_failed", reason=reason)
-                failure = reason
-
-    def _publish(self, sides: Mapping[Side, SideTime], ended: threading.Event) -> None:
+    def _publish(self, sides: Mapping[Side, SideTime], ended: Event) -> None:
         idle = {s: time.is_idle for s, time in sides.items() if time.idle_after_ms is not None}
         for side, is_idle in idle.items():
             if is_idle != self._idle.get(side, False):
                 _log.info("side_idle" if is_idle else "side_active", side=side)
         if not ended.is_set():
             self._idle = idle
+
+
+def _failed(reason: str) -> None:
+    """The query continues with Spark's rule: its watermark waits for the idle side."""
+    _log.exception("idleness_failed", reason=reason)
 
 
 class RunIdleness:

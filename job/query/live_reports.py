@@ -5,15 +5,14 @@ the executors of all running tasks send heartbeats, with or without records. A t
 read in an executor that sends heartbeats is visible by the lag, which grows.
 """
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import structlog
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.join.processor import RowCounts
 from job.protocol.totals import LiveFigures
+from job.query.repeated import repeated
 from job.query.runtime import QueryRun
 from job.spark.live_rows import LiveInterval, LiveRows
 from job.spec.sides import SIDES
@@ -30,27 +29,11 @@ class LiveReports:
         self._interval = LiveInterval(run.spark, query, run.plan.inputs)
         self._batch_id: int | None = None
 
-    @contextmanager
-    def active(self) -> Iterator[None]:
+    def active(self) -> AbstractContextManager[None]:
         """Context with a report every LIVE_SECONDS."""
-        closed = threading.Event()
-        threading.Thread(target=self._run, args=[closed], name="live-rows", daemon=True).start()
-        try:
-            yield
-        finally:
-            closed.set()
-
-    def _run(self, closed: threading.Event) -> None:
-        failure = None
-        while not closed.wait(LIVE_SECONDS):
-            try:
-                self.report()
-            except Exception as error:
-                # The query continues; its figures change at the end of the interval.
-                reason = str(error).partition("\n")[0]
-                if reason != failure and not closed.is_set():
-                    _log.warning("live_rows_unknown", reason=reason)
-                failure = reason
+        return repeated(
+            lambda _: self.report(), every_seconds=LIVE_SECONDS, name="live-rows", failed=_unknown
+        )
 
     def report(self) -> None:
         rows = self._interval.rows()
@@ -69,3 +52,8 @@ class LiveReports:
             late_rows=sum(late for late, _ in counted.values()),
             newest_ms={side: newest for side, (_, newest) in counted.items()},
         )
+
+
+def _unknown(reason: str) -> None:
+    """The query continues; its figures change at the end of the interval."""
+    _log.warning("live_rows_unknown", reason=reason)

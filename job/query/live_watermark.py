@@ -7,10 +7,10 @@ the rule of event_time/watermark.py, and a row on its way from a source task to 
 second to arrive before the watermark of the rows behind it.
 """
 
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from threading import Event
 
 import structlog
 
@@ -18,6 +18,7 @@ from job.event_time.partitions import Offsets, PartitionRead, Reads
 from job.event_time.watermark import watermark_ms
 from job.join.live_watermark import LiveWatermark
 from job.query.control_loop import ControlLoop
+from job.query.repeated import repeated
 from job.query.stats import QueryStats
 from job.spec.sides import SIDES, Side
 
@@ -47,34 +48,17 @@ class WatermarkLooks:
         self._live = live
         self._ends = ends
         self._before: Look | None = None
-        self._closed = threading.Event()
 
-    @contextmanager
-    def active(self) -> Iterator[None]:
+    def active(self) -> AbstractContextManager[None]:
         """Context with a look every LOOK_SECONDS."""
-        threading.Thread(target=self._run, name="watermark", daemon=True).start()
-        try:
-            yield
-        finally:
-            self._closed.set()
+        return repeated(
+            self.look, every_seconds=LOOK_SECONDS, name="watermark", failed=_not_advanced
+        )
 
-    def _run(self) -> None:
-        failure = None
-        while not self._closed.wait(LOOK_SECONDS):
-            try:
-                self.look()
-                failure = None
-            except Exception as error:
-                # The query continues; its watermark advances at the end of the interval.
-                reason = str(error).partition("\n")[0]
-                if reason != failure and not self._closed.is_set():
-                    _log.warning("watermark_not_advanced", reason=reason)
-                failure = reason
-
-    def look(self) -> None:
+    def look(self, ended: Event) -> None:
         before, state = self._before, self._loop.state
         now = self._before = Look(self._ends(), self._live.read())
-        if self._closed.is_set():
+        if ended.is_set():
             return
         self._stats.live_partitions = state.partitions.with_read(now.read, now.ends)
         if before is None:
@@ -85,6 +69,11 @@ class WatermarkLooks:
         partitions = state.partitions.with_read(read, ends)
         if (to_ms := watermark_ms(partitions, state.run.delay_ms)) is not None:
             self._loop.raise_watermark(to_ms)
+
+
+def _not_advanced(reason: str) -> None:
+    """The query continues; its watermark advances at the end of the interval."""
+    _log.warning("watermark_not_advanced", reason=reason)
 
 
 def read_at_both(before: Reads, now: Reads) -> Mapping[Side, Mapping[int, PartitionRead]]:

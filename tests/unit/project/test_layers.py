@@ -190,7 +190,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "lineage": ("columns", "events", "reports", "reporter", "http"),
     "query": (
-        *("state_rows", "stats", "idleness", "cluster", "runtime", "retries", "preparation"),
+        *("repeated", "state_rows", "stats", "idleness", "cluster", "runtime", "retries"),
+        "preparation",
         *("failed_run", "pacing", "driver", "query_hooks", "control_loop", "live_reports"),
         *("live_watermark", "start"),
     ),

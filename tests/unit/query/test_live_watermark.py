@@ -1,8 +1,9 @@
 """The watermark within an interval, from what its tasks have read and from the ends of topics."""
 
 from collections.abc import Mapping
+from threading import Event
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from job.event_time.partitions import Partition, PartitionRead, Partitions, Read
 from job.query.live_watermark import WatermarkLooks
 from job.query.stats import QueryStats
 from job.spec.sides import Side
+from tests.polling import wait_until
 
 DELAY_MS = 10
 BEFORE = Partitions(
@@ -25,6 +27,7 @@ class Interval:
         self.reads: dict[Side, dict[int, PartitionRead]] = {"left": {}, "right": {}}
         self.raised: list[int] = []
         self.stats = QueryStats()
+        self.ended = Event()
         run = SimpleNamespace(delay_ms={"left": DELAY_MS, "right": DELAY_MS})
         loop: Any = SimpleNamespace(
             state=SimpleNamespace(partitions=BEFORE, run=run), raise_watermark=self.raised.append
@@ -41,7 +44,7 @@ class Interval:
     def look(self) -> list[int]:
         """The watermarks that this look has raised."""
         before = len(self.raised)
-        self._looks.look()
+        self._looks.look(self.ended)
         return self.raised[before:]
 
     def has_read(self, side: Side, number: int, offset: int, newest_ms: int | None) -> None:
@@ -113,29 +116,27 @@ def test_event_times_of_the_status_are_those_of_the_last_look() -> None:
 def test_look_that_ends_after_the_run_changes_nothing() -> None:
     interval = Interval()
     interval.has_read("left", 0, 7, 500)
-    interval._looks._closed.set()
+    interval.ended.set()
 
     assert [] == interval.look()
     assert interval.stats.live_partitions is None
 
 
-def test_failure_of_a_look_is_logged_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    interval, logged = Interval(), list[str]()
+def test_failure_of_a_look_is_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    logged: list[str] = []
     monkeypatch.setattr(
         "job.query.live_watermark._log",
         SimpleNamespace(warning=lambda _, reason: logged.append(reason)),
     )
+    monkeypatch.setattr("job.query.live_watermark.LOOK_SECONDS", 0.001)
+    interval, looks = Interval(), []
 
-    def fails() -> None:
+    def fails() -> Any:
+        looks.append("fails")
         raise OSError("no broker\nat all")
 
-    interval._looks.look = fails  # type: ignore[method-assign]
-    turns = iter([False, False, True])
-    interval._looks._closed = cast(
-        "Any", SimpleNamespace(wait=lambda _: next(turns), is_set=lambda: False)
-    )
-    interval._looks._run()
+    interval._looks._ends = fails
+    with interval._looks.active():
+        wait_until(lambda: len(looks) > 2, 10, "three looks")
 
     assert ["no broker"] == logged
