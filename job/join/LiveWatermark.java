@@ -29,9 +29,6 @@ public final class LiveWatermark {
   private static final String ENDED = "ended";
   private static final long EXCHANGE_MS = 100;
 
-  /** As in job/plan/position.py. */
-  private static final int OFFSET_BITS = 48;
-
   private static final AtomicInteger LAST_RUN = new AtomicInteger();
   private static final Map<Integer, LiveWatermark> RUNS = new ConcurrentHashMap<>();
   private static Thread exchange;
@@ -86,8 +83,8 @@ public final class LiveWatermark {
    * @param micros the event time; NONE if the record has none
    */
   public static boolean read(int run, int side, long position, long micros) {
-    long offset = position & ((1L << OFFSET_BITS) - 1);
-    of(run).partition(side, (int) (position >>> OFFSET_BITS)).add(offset + 1, micros);
+    long offset = position & ((1L << StoredRow.OFFSET_BITS) - 1);
+    of(run).partition(side, (int) (position >>> StoredRow.OFFSET_BITS)).add(offset + 1, micros);
     return true;
   }
 

@@ -4,6 +4,9 @@ import org.apache.spark.sql.catalyst.InternalRow;
 
 /** A row of one side that is in state or enters it. */
 final class StoredRow {
+  /** Of a position: partition * 2^48 + offset, as in job/plan/position.py. */
+  static final int OFFSET_BITS = 48;
+
   /** Microseconds since 1970. */
   final long eventTime;
 

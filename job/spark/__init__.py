@@ -26,7 +26,7 @@ that each class and member exists in the running version.
 | listener | PythonStreamingQueryListenerWrapper; ensure_callback_server_started | one call per progress event, not a hundred | PySpark's StreamingQueryListener |
 | hadoop_settings | SparkHadoopUtil: appendS3AndSparkHadoopHiveConfigurations; Configuration: updatingResource | saves a quarter of the query thread's CPU time in small batches | keeps all settings |
 | hadoop_files | SessionState: newHadoopConf; Options$Rename: OVERWRITE | file systems with the session's settings; a rename that overwrites | required |
-| executors | SparkContext: getExecutorMemoryStatus, resourceProfileManager, maxNumConcurrentTasks, taskScheduler; TaskScheduler: rootPool; Pool: runningTasks | number of executors, task slots and running tasks | required |
+| executors | SparkContext: getExecutorMemoryStatus, isLocal, resourceProfileManager, maxNumConcurrentTasks, taskScheduler; TaskScheduler: rootPool; Pool: runningTasks | number of executors, task slots and running tasks | required |
 | state_stores | StateStore$: stopMaintenanceTaskWithoutLock, stop | the next query of a change uses the same JVM | the change starts another JVM |
 | stopped_query | StreamExecution$: PROXY_ERROR | Python code that a stop interrupts ends the query without a failure | the stopped query fails |
 | failures | PySparkException._origin; names of error classes | the Java cause of a PySpark error | required |
@@ -35,7 +35,8 @@ Other parts of the job also depend on Spark's internals:
 
 - checkpoint/join_state.py: the names and columns of the join's state stores;
 - replay/cut.py: the text of the offset log;
-- change/files.py: the commit log, and the file with the start offsets of the Kafka source;
+- checkpoint/commits.py: the commit log;
+- change/files.py: the file with the start offsets of the Kafka source;
 - the Java classes of join/, writer/, encoding/ and sql/: classes of Catalyst, of the state store and of the
   shuffle of real-time mode. Their compilation checks that each member exists;
 - join/processor.py, writer/transactions.py and the modules of encoding/ call these classes with

@@ -14,7 +14,6 @@ public final class DeliveredRows {
 
   /** Ends the id of the dead letter of a late row. */
   private static final String LATE_SUFFIX = "/late";
-  private static final int OFFSET_BITS = 48;
 
   /** The last watermark by which the interval has evicted delivered rows, in milliseconds. */
   final long watermark;
@@ -74,6 +73,6 @@ public final class DeliveredRows {
   /** `place`: topic, partition and offset. In real time a side has one topic. */
   private static long position(String place) {
     String[] parts = place.split("/");
-    return (Long.parseLong(parts[1]) << OFFSET_BITS) + Long.parseLong(parts[2]);
+    return (Long.parseLong(parts[1]) << StoredRow.OFFSET_BITS) + Long.parseLong(parts[2]);
   }
 }
