@@ -195,7 +195,12 @@ class QueryView(View):
     effect is allowed, except for `undo` and `cancel` without a change."""
     phase: Phase | None
     """catch_up: the query runs in micro-batches. real_time: in intervals of Spark's real-time mode.
-    Null if the engine is micro_batch, or if the query is not running."""
+    loading_table: it reads the table to its end, and not yet the stream. Null if the query is not
+    running, or if the engine is micro_batch and no table is read."""
+    table: Side | None
+    """Side that is a table. Null: both are streams."""
+    table_records_left: int | None
+    """Offsets of the table that are read before the stream. Null: no table is read."""
     query_id: str | None
     """Spark's id of the query; survives restarts."""
     run_id: str | None

@@ -59,6 +59,8 @@ def name_text(query: QueryView) -> str:
 
 def state_text(query: QueryView, now: datetime) -> str:
     phase = "" if query.phase is None else f", {query.phase.replace('_', ' ')}"
+    if query.table_records_left is not None:
+        phase += f" ({query.table_records_left:,} records left)"
     lasting = rounded_text(now - query.state_since)
     return f"{query.state}{phase} since {clock(query.state_since)}, {lasting}"
 

@@ -91,6 +91,15 @@ def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
             "checkpoint", new.checkpoint, "is the folder of the old query: set another folder"
         )
     for side in SIDES:
+        if old.side(side).table != new.side(side).table or old.side(side).table is not None:
+            yield Problem(
+                f"{side}.table",
+                None,
+                "is not possible in a change: the rows of the table are not carried over. Start "
+                "with empty state, which reads the table from its beginning: `streamjoin run SPEC "
+                "--new-query`",
+            )
+            return
         if side in {*old.deduplicated, *new.deduplicated}:
             yield Problem(
                 f"{side}.deduplicate",

@@ -14,6 +14,7 @@ from job.errors import CheckpointError
 from job.plan.plan import JoinPlan, window_end_column
 from job.plan.position import position_column
 from job.plan.side_plan import SidePlan
+from job.spec.expressions import column_name
 from job.spec.join_conditions import JoinOperator
 from job.spec.sides import Side
 
@@ -44,8 +45,11 @@ def join_state(
 
     `location`: Spark's checkpointLocation. Raises CheckpointError if the state cannot be read.
     """
-    state = _load(spark, plan, location, side, batch_id)
     side_plan = plan.side(side)
+    if plan.table_side is not None and side_plan.table is None:
+        state = _no_rows(spark, side_plan)
+    else:
+        state = _load(spark, plan, location, side, batch_id)
     hidden = {position_column(side), window_end_column(side), "matched", "partition_id"}
     nothing = F.lit(None).cast("bigint")
     # Spark keeps a column only if the join or the output uses it.
@@ -64,6 +68,14 @@ def join_state(
         _leaves_after(plan, side_plan).alias(LEAVES_AFTER),
         F.col("partition_id").alias(STATE_PARTITION),
     )
+
+
+def _no_rows(spark: SparkSession, side: SidePlan) -> DataFrame:
+    """Of a stream that is joined with a table, and not stored."""
+    columns = {column_name(side.side, each.name): str(each.type) for each in side.kept_columns}
+    columns |= {position_column(side.side): "BIGINT", "matched": "BOOLEAN", "partition_id": "INT"}
+    nulls = (f"cast(null AS {kind}) AS `{name}`" for name, kind in columns.items())
+    return spark.range(0).selectExpr(*nulls)
 
 
 def stored_ids(

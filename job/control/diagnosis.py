@@ -32,6 +32,7 @@ def diagnosis(plan: JoinPlan, status: JobStatus, continued_in: str | None = None
         not_running(status),
         _no_brokers(status),
         _replay(status),
+        _loading(status),
         _no_records(status),
         _unusable(plan, status),
         _filtered_results(status),
@@ -69,6 +70,15 @@ def _replay(status: JobStatus) -> Iterator[str]:
         )
 
 
+def _loading(status: JobStatus) -> Iterator[str]:
+    if status.table is not None and status.table_records_left is not None:
+        yield (
+            f"The query reads the table on the {status.table} side first: "
+            f"{status.table_records_left:,} records are left. It then reads the "
+            f"{OTHER_SIDE[status.table]} side."
+        )
+
+
 def _no_records(status: JobStatus) -> Iterator[str]:
     missing = [side for side in SIDES if not status.side_totals(side).records]
     if not missing or status.totals.output_records:
@@ -100,7 +110,7 @@ def _effects(status: JobStatus, missing: list[Side]) -> Iterator[str]:
     if not all(_may_have_rows(status, side) for side in missing):
         yield "no row can match"
     without = [side for side in missing if status.side_watermark(side) is None]
-    if without and not any(status.idle.values()):
+    if without and status.table is None and not any(status.idle.values()):
         yield "the watermark does not advance, so no unmatched row is emitted"
 
 
@@ -278,7 +288,8 @@ def _late(status: JobStatus) -> Iterator[str]:
 
 def _waiting(plan: JoinPlan, status: JobStatus) -> Iterator[str]:
     """Unmatched rows wait for a watermark that a side without new records holds back."""
-    if not plan.join_type.outer_sides or status.totals.output_records:
+    waits = plan.join_type.outer_sides and plan.table_side is None
+    if not waits or status.totals.output_records:
         return
     yield from held_back(status)
 
@@ -290,6 +301,12 @@ def _never_matched(plan: JoinPlan, status: JobStatus) -> Iterator[str]:
         return
     unmatched = status.totals.unmatched_results
     if plan.join_type.outer_sides and not unmatched:
+        return
+    if plan.table_side is not None:
+        yield (
+            f"{_NO_MATCH}: the keys of the {plan.streams[0]} side have no row in the table, or the "
+            "condition is not met. `streamjoin check` compares the keys of both topics."
+        )
         return
     results = f": all {unmatched:,} results are of unmatched rows" if unmatched else ""
     differ = "keys" if _bounds_no_time(plan) else "keys or the event times"

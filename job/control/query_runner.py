@@ -40,7 +40,6 @@ from job.settings import JobSettings
 from job.spark.between_batches import pause_between_batches, stop_at_once, stop_gracefully
 from job.spark.session import Jvm
 from job.spec.durations import milliseconds
-from job.spec.sides import SIDES
 
 _log = structlog.get_logger()
 
@@ -131,20 +130,21 @@ class QueryRunner:
             self._spec_of_restart = self._spec_file.take_for(command)
 
     def status(self) -> JobStatus:
-        last = self._stats.last_batch
+        last, plan = self._stats.last_batch, self._plan
+        delays = {side: plan.side(side).watermark_delay for side in plan.streams}
         return JobStatus(
-            name=self._plan.name,
-            join_type=self._plan.join_type.value,
-            delivery=self._plan.output.delivery.value,
-            engine=self._plan.engine,
+            name=plan.name,
+            join_type=plan.join_type.value,
+            delivery=plan.output.delivery.value,
+            engine=plan.engine,
             state=self._machine.state,
             started_at=self._started_at,
             state_since=self._machine.since,
-            watermark_delay_ms={
-                side: milliseconds(self._plan.side(side).watermark_delay) for side in SIDES
-            },
+            watermark_delay_ms={side: milliseconds(delay) for side, delay in delays.items()},
             topics=self._stats.several_topics,
+            table=plan.table_side,
             phase=self._starter.phase,
+            table_records_left=self._starter.table_records_left,
             idle=dict(self._idle_sides.idle),
             query_id=last.query_id if last else None,
             run_id=self._run_id,

@@ -17,7 +17,7 @@ from job.event_time.partitions import EVENT_TIMES, OBSERVED_PARTITIONS_MAX
 from job.formats.decoder import Decoder
 from job.formats.schemas import UNKNOWN_SCHEMA
 from job.join.live_watermark import LiveWatermark
-from job.join.processor import DEAD_LETTER, IS_DEAD
+from job.join.processor import DEAD_LETTER, IS_DEAD, IS_DELETED
 from job.plan import record_checks, record_sql
 from job.plan.deduplication import id_columns
 from job.plan.plan import JoinPlan, window_end_column
@@ -210,13 +210,20 @@ def kept(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
         rows = rows.where(condition)
     columns = [f"`{column_name(side.side, column.name)}`" for column in side.kept_columns]
     ids = [f"{sql} AS {name}" for name, sql in id_columns(side).items()]
-    return rows.selectExpr(*columns, position_column(side.side), *ids)
+    return rows.selectExpr(*columns, position_column(side.side), *ids, *_deletes(side))
+
+
+def _deletes(side: SidePlan) -> list[str]:
+    """The column IS_DELETED of a table."""
+    return [] if side.table is None else [f"({record_checks.deletes_key(side)}) AS {IS_DELETED}"]
 
 
 def row_conditions(side: SidePlan, plan: JoinPlan) -> list[str]:
     """Conditions of a row that enters the join, in the order of evaluation."""
     row_filter = record_checks.row_filter(side)
     filters = [] if row_filter is None else [row_filter]
+    if side.table is not None:  # a record of another kind has none
+        filters.append(f"`{side.event_time_column}` IS NOT NULL")
     mirrored = [part.sql for part in side.mirrored]
     keys = [] if plan.null_keys_pass else record_checks.null_checked(side).values()
     return ["reason IS NULL", *filters, *mirrored, *(f"{value} IS NOT NULL" for value in keys)]
@@ -242,6 +249,7 @@ def _with_dead_letters(
     return rows.where(f"{IS_DEAD} OR ({conditions})").selectExpr(
         *columns,
         position_column(side.side),
+        *_deletes(side),
         f"CASE WHEN dead_reason IS NOT NULL THEN {letter} END AS {DEAD_LETTER}",
         IS_DEAD,
     )

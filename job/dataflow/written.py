@@ -192,8 +192,14 @@ def _result_counts(plan: JoinPlan) -> list[Column]:
     ]
     if plan.join_type.outer_sides:
         is_result = "NOT is_letter AND reason IS NULL"
-        counts.append(count_where(f"{is_result} AND {is_unmatched_id(ID)}").alias("unmatched"))
+        counts.append(count_where(f"{is_result} AND {_is_unmatched(plan)}").alias("unmatched"))
     return counts
+
+
+def _is_unmatched(plan: JoinPlan) -> str:
+    if plan.table_side is None or plan.join_type.anti_side is not None:
+        return is_unmatched_id(ID)
+    return "headers[1].value IS NULL"
 
 
 def _letter_counts(*, of_records: bool) -> list[Column]:

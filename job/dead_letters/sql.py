@@ -140,7 +140,7 @@ def late_watermark(message: str) -> datetime | None:
 
 def _reason(plan: JoinPlan, side: SidePlan) -> str:
     """The first check that fails: decoding, filter, key, event time."""
-    passes = record_checks.passes(side)
+    passes = record_checks.enters(side)
     cases = ["WHEN reason IS NOT NULL THEN reason"]
     if plan.dead_letter is not None and plan.dead_letter.takes_null_keys:
         null_key = record_checks.has_null_key(side)

@@ -7,7 +7,7 @@ the first batches of a query are small: a JVM that has just started reads slowly
 results would wait for a whole batch.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from job.event_time.partitions import Partitions
@@ -23,15 +23,17 @@ started."""
 _GROWTH = 12
 
 
-def waiting_partitions(partitions: Partitions, slack_ms: int) -> Mapping[Side, Set[int]]:
-    """Partitions that the next batch does not read.
+def waiting_partitions(
+    partitions: Partitions, slack_ms: int, sides: Sequence[Side] = SIDES
+) -> Mapping[Side, Set[int]]:
+    """Partitions of `sides` that the next batch does not read.
 
     A partition waits if it has a backlog and its event time is ahead of the slowest partition with
-    a backlog, of both sides, by more than `slack_ms`. The slowest partition itself never waits.
+    a backlog, of these sides, by more than `slack_ms`. The slowest partition itself never waits.
     """
     behind = [
         (side, number, partition.event_time_ms)
-        for side in SIDES
+        for side in sides
         for number, partition in partitions.side(side).items()
         if partition.has_backlog and partition.event_time_ms is not None
     ]

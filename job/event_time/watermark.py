@@ -2,7 +2,8 @@
 
     event time of a side = the smallest newest event time of its partitions with a backlog;
                            with no backlog in any of them, the newest of all its partitions
-    watermark            = the smaller of  event time - watermark_delay  of the two sides
+    watermark            = the smaller of  event time - watermark_delay  of the two sides, or that
+                           of the stream if the other side is a table
 
 A partition with a backlog holds the watermark back because its unread records may be as old as the
 newest one already read. A partition that is read to its end does not hold the watermark back. While
@@ -14,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from job.event_time.partitions import Partition, Partitions
-from job.spec.sides import SIDES, Side
+from job.spec.sides import Side
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,14 @@ def event_time_of(partitions: Partitions, side: Side) -> SideEventTime:
 
 
 def watermark_ms(partitions: Partitions, delay_ms: Mapping[Side, int]) -> int | None:
-    """The watermark of the next batch. None: a side does not let the watermark advance."""
+    """The watermark of the next batch. None: a side does not let the watermark advance.
+
+    `delay_ms`: `watermark_delay` of the sides that the watermark follows.
+    """
     watermarks = []
-    for side in SIDES:
+    for side, delay in delay_ms.items():
         event_time = event_time_of(partitions, side).ms
         if event_time is None:
             return None
-        watermarks.append(event_time - delay_ms[side])
+        watermarks.append(event_time - delay)
     return min(watermarks)

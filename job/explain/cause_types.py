@@ -133,8 +133,23 @@ class OtherNotJoined:
     """None: it was late, by the other facts."""
 
 
+@dataclass(frozen=True)
+class NotInTable:
+    """The table had no row of the key when the row of the stream was read."""
+
+    other: Place
+    """The newest record of the key."""
+
+
 NoMatch: TypeAlias = (
-    NoRow | NotCompared | OutsideWindow | ConditionFalse | OtherUnread | KeptBack | OtherNotJoined
+    NoRow
+    | NotCompared
+    | OutsideWindow
+    | ConditionFalse
+    | OtherUnread
+    | KeptBack
+    | OtherNotJoined
+    | NotInTable
 )
 
 
@@ -185,6 +200,32 @@ class OneOfBothLate:
     with_row: Place
 
 
+@dataclass(frozen=True)
+class UnmatchedAtOnce:
+    """The row of a stream had no match in the table when it was read."""
+
+    result: Result | None
+    """None: the join type emits none."""
+    because: NoMatch
+
+
+@dataclass(frozen=True)
+class InTable:
+    """The record of a table is the row of its key, or was it."""
+
+    replaced_by: Place | None
+    """The next record of the key. None: it still is the row."""
+    is_deleted: bool
+    """Whether the next record has deleted it."""
+    results: int
+    """Number of results with it that were found."""
+
+
+@dataclass(frozen=True)
+class DeletedKey:
+    """The record of a table has deleted the row of its key, or found none."""
+
+
 Cause: TypeAlias = (
     Unread
     | Excluded
@@ -203,4 +244,7 @@ Cause: TypeAlias = (
     | ExpiredWithoutTrace
     | ResultNotFound
     | OneOfBothLate
+    | UnmatchedAtOnce
+    | InTable
+    | DeletedKey
 )

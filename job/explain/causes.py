@@ -7,6 +7,7 @@ the watermark and the rows of the other side decide.
 from collections.abc import Iterator
 
 from job.explain import cause_types as kinds
+from job.explain import table_causes
 from job.explain.cause_types import Cause, NoMatch
 from job.explain.facts import (
     Bad,
@@ -30,6 +31,8 @@ def causes(facts: Facts) -> Iterator[tuple[KeyRecord, Cause]]:
 
 
 def cause(facts: Facts, record: KeyRecord) -> Cause:
+    if facts.plan.table_side is not None:
+        return table_causes.cause(facts, record, _not_joined(facts, record))
     emitted = _emitted(facts, record)
     if emitted is not None:
         return emitted
@@ -86,6 +89,8 @@ def _not_joined(facts: Facts, record: KeyRecord) -> Cause | None:
         return kinds.Excluded(record.problem, None)
     if record.duplicate_of is not None:
         return kinds.Duplicate(record.duplicate_of)
+    if facts.plan.table_side is not None:
+        return None
     return kinds.Late(facts.watermarks[record.row]) if _must_be_late(facts, record) else None
 
 

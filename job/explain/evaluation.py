@@ -192,6 +192,7 @@ class KeyEvaluation:
             event_time_ms=_ms(None if row is None else row.event_time_us),
             late_time_ms=_ms(None if row is None else row.late_time_us),
             problem=self._problem(plan, read),
+            deletes_key=row is not None and row.deletes_key,
         )
 
     def _problem(

@@ -70,6 +70,8 @@ class KeyRecord:
     """Whether output.filter is null for the row without a match."""
     alone_earlier_filter: str | None = None
     """As Pair.earlier_filter, for the row without a match."""
+    deletes_key: bool = False
+    """Whether it is a record of a table that deletes the row of its key."""
     duplicate_of: Place | None = None
     """Earlier record of the side with the same id of `deduplicate`."""
 

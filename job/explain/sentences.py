@@ -18,6 +18,7 @@ from job.explain.facts import (
     NullKey,
     Result,
 )
+from job.explain.table_sentences import not_in_table, of_table
 from job.instants import from_epoch_ms, utc_text
 from job.plan.result_id import Place
 from job.spec.durations import duration_text, rounded_text
@@ -127,11 +128,23 @@ def _what(facts: Facts, record: KeyRecord, cause: Cause) -> str:
             )
         case kinds.ResultNotFound():
             return _not_found(facts, record, cause)
+        case kinds.UnmatchedAtOnce():
+            return _at_once(facts, record, cause)
+        case kinds.InTable() | kinds.DeletedKey():
+            return of_table(cause, record.side)
         case kinds.OneOfBothLate():
             return (
                 f"matches {_place(other, cause.with_row)} and has no result: one of both rows was "
                 f"late, and {_no_history(facts)}, which would show which one"
             )
+
+
+def _at_once(facts: Facts, record: KeyRecord, cause: kinds.UnmatchedAtOnce) -> str:
+    outcome = f"join type {facts.plan.join_type} emits no result for it"
+    if cause.result is not None:
+        outcome = f"was emitted as unmatched: {_result(cause.result)}"
+    why = _no_match(facts, record, cause.because)
+    return f"had no match when it was read, and {outcome}; {why}"
 
 
 def _excluded(facts: Facts, record: KeyRecord, cause: kinds.Excluded) -> str:
@@ -272,6 +285,8 @@ def _no_match(facts: Facts, record: KeyRecord, because: NoMatch) -> str:
             )
         case kinds.OtherUnread():
             return f"{_place(other, because.other)} is not read yet"
+        case kinds.NotInTable():
+            return not_in_table(_place(other, because.other))
         case kinds.OtherNotJoined():
             return f"{_place(other, because.other)} {_not_joined(because)}"
 

@@ -42,11 +42,11 @@ from job.kafka.clients import (
 )
 from job.kafka.topic_settings import is_known_to_be_compacted
 from job.plan.plan import JoinPlan
-from job.plan.result_id import ID_HEADER, Place, places
+from job.plan.result_id import ID_HEADER, TABLE_HEADER, Place, parsed_place, places
 from job.plan.side_plan import SidePlan
 from job.plan.value_sql import MALFORMED_JSON, SCHEMA_MISMATCH
 from job.semantics.input_records import InputRecord, header_texts
-from job.spec.sides import SIDES, Side
+from job.spec.sides import OTHER_SIDE, SIDES, Side
 from job.spec.value_format import Format
 
 BYTES_MAX = 64 * 1024 * 1024
@@ -339,8 +339,14 @@ def input_record(side: SidePlan, message: Message) -> InputRecord:
 
 
 def _records_of(headers: Sequence[tuple[str, bytes | None]]) -> Mapping[Side, Place] | None:
-    """None: the record has no id of a result."""
-    return places((dict(headers).get(ID_HEADER) or b"").decode(errors="replace"))
+    """With the record of a table. None: the record has no id of a result."""
+    named = dict(headers)
+    found = places((named.get(ID_HEADER) or b"").decode(errors="replace"))
+    of_table = parsed_place((named.get(TABLE_HEADER) or b"").decode(errors="replace"))
+    if found is None or of_table is None:
+        return found
+    [stream] = found
+    return {**found, OTHER_SIDE[stream]: of_table}
 
 
 def name_rows(found: KeyTopics, known: Collection[RowId], limit: int) -> None:

@@ -63,6 +63,12 @@ public final class JoinRules implements Serializable {
 
   final RowCounts counts;
 
+  /** Whether the right side is a table. */
+  final boolean hasTable;
+
+  /** The first side whose rows are in state: LEFT, or RIGHT if that is a table. */
+  final int firstStored;
+
   public JoinRules(
       StructType keySchema,
       StructType inputSchema,
@@ -81,7 +87,8 @@ public final class JoinRules implements Serializable {
       boolean realTime,
       int liveRun,
       String firstSide,
-      RowCounts counts) {
+      RowCounts counts,
+      boolean hasTable) {
     this.keySchema = keySchema;
     this.inputSchema = inputSchema.asNullable();
     rowSchemas[LEFT] = (StructType) inputSchema.apply("left").dataType();
@@ -104,6 +111,8 @@ public final class JoinRules implements Serializable {
     this.liveRun = liveRun;
     this.firstSide = firstSide;
     this.counts = counts;
+    this.hasTable = hasTable;
+    firstStored = hasTable ? RIGHT : LEFT;
   }
 
   /** The earliest watermark, in milliseconds, at which a row of the slot may expire. */

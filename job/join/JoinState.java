@@ -45,7 +45,7 @@ final class JoinState {
   JoinState(JoinRules rules, SlotStore[] stores, long bytesMax) {
     this.bytesMax = bytesMax;
     begin(rules, stores);
-    for (int side = JoinRules.LEFT; side <= JoinRules.RIGHT; side++) {
+    for (int side = rules.firstStored; side <= JoinRules.RIGHT; side++) {
       for (long number : stores[side].slots()) {
         slots.get(side).add(new Slot(side, number, null));
       }
@@ -151,6 +151,51 @@ final class JoinState {
     }
   }
 
+  /** The row of a key of a table. Null: the key has none. */
+  StoredRow row(int side, long number, UnsafeRow key, int hash) {
+    Slot slot = slot(side, number);
+    if (slot == null) {
+      return null;
+    }
+    SlotRows rows = rows(slot);
+    if (rows == null) {
+      List<StoredRow> stored = read(slot, key, hash);
+      slot.uses += stored.size();
+      return stored.isEmpty() ? null : stored.get(0);
+    }
+    int row = rows.first(key, hash);
+    slot.uses += row == SlotRows.NONE ? 0 : 1;
+    return row == SlotRows.NONE ? null : rows.row(row);
+  }
+
+  /** Replaces the row of a key of a table, which is `before`. Null: the key has none. */
+  void replace(
+      int side, long number, UnsafeRow key, int hash, StoredRow before, StoredRow row) {
+    rules.counts.removed[side].add(before == null ? 0 : 1);
+    if (before == null) {
+      add(side, number, key, hash, row);
+      return;
+    }
+    Slot slot = slot(side, number);
+    rules.counts.stored[side].add(row == null ? 0 : 1);
+    slot.uses++;
+    key.setLong(0, number);
+    if (slot.rows == null) {
+      slot.count = Slot.UNKNOWN;
+      if (row == null) {
+        store(slot).remove(key);
+      } else {
+        store(slot).append(key, row);
+      }
+      return;
+    }
+    slot.rows.replace(key, hash, row);
+    resize(slot, slot.rows.bytes());
+    if (bytes > bytesMax) {
+      spill();
+    }
+  }
+
   /** Removes the rows that an interrupted interval has emitted as unmatched. */
   void remove(DeliveredRows delivered) {
     for (int side = JoinRules.LEFT; side <= JoinRules.RIGHT; side++) {
@@ -249,6 +294,10 @@ final class JoinState {
     if (slot.rows != null && !slot.rows.isWritten()) {
       slot.rows.write(store(slot), evictedAt);
       slot.isStored = true;
+    }
+    if (slot.rows != null && slot.rows.isSparse()) {
+      slot.rows = slot.rows.compacted(rules.keySchema.length());
+      resize(slot, slot.rows.bytes());
     }
   }
 

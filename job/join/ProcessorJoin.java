@@ -30,7 +30,7 @@ public final class ProcessorJoin {
     return rows.groupBy(columns)
         .as(InternalRows.encoder(rules.keySchema), InternalRows.encoder(rows.schema()))
         .transformWithState(
-            new StreamJoin(rules),
+            rules.hasTable ? new TableJoin(rules) : new StreamJoin(rules),
             TimeMode.EventTime(),
             OutputMode.Update(),
             InternalRows.encoder(rules.outputSchema()))

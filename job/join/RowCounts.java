@@ -25,6 +25,12 @@ public final class RowCounts implements Serializable {
   final LongAccumulator[] heapProbes;
 
   final LongAccumulator[] storeProbes;
+  /** Rows of the stream whose key has no row in the table. */
+  final LongAccumulator withoutVersion;
+
+  /** Records of a table whose key has come from another partition before. */
+  final LongAccumulator keysMoved;
+
   final LongAccumulator emitted;
   final NewestTime[] newest = {new NewestTime(), new NewestTime()};
 
@@ -46,6 +52,8 @@ public final class RowCounts implements Serializable {
       running.watch(late[side].id());
       running.watch(newest[side].id());
     }
+    withoutVersion = context.longAccumulator("streamjoin.without_version");
+    keysMoved = context.longAccumulator("streamjoin.keys_moved");
     emitted = context.longAccumulator("streamjoin.emitted");
     running.watch(emitted.id());
     context.addSparkListener(running);
@@ -107,6 +115,11 @@ public final class RowCounts implements Serializable {
 
   public long removed(int side) {
     return removed[side].value();
+  }
+
+  /** Rows of the stream without a row of the table, and moved keys of the table: over all tasks. */
+  public long[] table() {
+    return new long[] {withoutVersion.value(), keysMoved.value()};
   }
 
   /** Sums over all tasks: rows on the heap, slots loaded and spilled, probes of heap and store. */

@@ -152,6 +152,8 @@ final class SlotRows {
     if (of == NONE) {
       of = addKey(key, hash);
       firstRow[of] = rows;
+    } else if (firstRow[of] == NONE) {
+      firstRow[of] = rows;
     } else {
       next[lastRow[of]] = rows;
     }
@@ -166,6 +168,19 @@ final class SlotRows {
     keyOf[rows] = of;
     flags[rows] = row.matched ? MATCHED : 0;
     rows++;
+  }
+
+  /** Replaces the row of a key that has at most one. `row`: null: the key has none any more. */
+  void replace(UnsafeRow key, int hash, StoredRow row) {
+    int of = find(key, hash);
+    if (of != NONE && firstRow[of] != NONE) {
+      mark(firstRow[of], REMOVED);
+      removed++;
+      firstRow[of] = NONE;
+    }
+    if (row != null) {
+      add(key, hash, row);
+    }
   }
 
   /** Records that a row has matched. */
@@ -209,13 +224,34 @@ final class SlotRows {
     }
     for (int i = 0; i < marks; i++) {
       int row = toMark[i];
-      if ((flags[row] & REMOVED) != 0) {
+      if (store.hasOneRow()) {
+        if (firstRow[keyOf[row]] == NONE) {
+          store.remove(keyOf(row, keyWidth));
+        }
+      } else if ((flags[row] & REMOVED) != 0) {
         store.markRemoved(keyOf(row, keyWidth), row(row));
       } else if (expiresAt[row] > evictedAt) {
         store.markMatched(keyOf(row, keyWidth), row(row));
       }
     }
     setWritten();
+  }
+
+  /** Whether most of the rows are removed ones. */
+  boolean isSparse() {
+    return removed > FEW && removed > rows / 2;
+  }
+
+  /** The same rows without those that were removed. All are written. */
+  SlotRows compacted(int keyWidth) {
+    SlotRows kept = new SlotRows(width);
+    for (int row = 0; row < rows; row++) {
+      if ((flags[row] & REMOVED) == 0) {
+        kept.add(keyOf(row, keyWidth), keyHash[keyOf[row]], row(row));
+      }
+    }
+    kept.setWritten();
+    return kept;
   }
 
   /** All rows are in the store. */

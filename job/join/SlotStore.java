@@ -38,16 +38,26 @@ final class SlotStore {
   private final String name;
   private final int keyWidth;
   private final int rowWidth;
+
+  /** Whether a key has one row: the one that was appended last. */
+  private final boolean hasOneRow;
+
   private final UnsafeProjection entryProjection;
 
   /** The smallest key. Only its slot is changed. */
   private final UnsafeRow boundary;
 
-  SlotStore(StateStore store, String name, StructType keySchema, StructType rowSchema) {
+  SlotStore(
+      StateStore store,
+      String name,
+      StructType keySchema,
+      StructType rowSchema,
+      boolean hasOneRow) {
     this.store = store;
     this.name = name;
     keyWidth = keySchema.length();
     rowWidth = rowSchema.length();
+    this.hasOneRow = hasOneRow;
     StructType entrySchema = entrySchema(rowSchema);
     entryProjection = UnsafeProjection.create(entrySchema);
     boundary = RangeScanBoundaryUtils.defaultUnsafeRow(keySchema).copy();
@@ -141,7 +151,21 @@ final class SlotStore {
   }
 
   void append(UnsafeRow key, StoredRow row) {
-    store.merge(key, entry(row.eventTime, row.expiresAt, row.position, row.matched, row.row), name);
+    UnsafeRow entry = entry(row.eventTime, row.expiresAt, row.position, row.matched, row.row);
+    if (hasOneRow) {
+      store.put(key, entry, name);
+    } else {
+      store.merge(key, entry, name);
+    }
+  }
+
+  boolean hasOneRow() {
+    return hasOneRow;
+  }
+
+  /** Removes the row of a key that has one. */
+  void remove(UnsafeRow key) {
+    store.remove(key, name);
   }
 
   void markMatched(UnsafeRow key, StoredRow row) {

@@ -4,33 +4,15 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.BasePredicate;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
-import org.apache.spark.sql.catalyst.expressions.JoinedRow;
-import org.apache.spark.sql.catalyst.expressions.Predicate;
-import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
-import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.statefulprocessor.DriverStatefulProcessorHandleImpl;
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.statefulprocessor.ImplicitGroupingKeyTracker;
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.statefulprocessor.StatefulProcessorHandleImpl;
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.statefulprocessor.StatefulProcessorHandleState;
-import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.statevariables.ListStateImpl;
-import org.apache.spark.sql.execution.streaming.state.StateStore;
-import org.apache.spark.sql.execution.streaming.state.StateStoreColFamilySchema;
 import org.apache.spark.sql.streaming.ExpiredTimerInfo;
-import org.apache.spark.sql.streaming.ListState;
-import org.apache.spark.sql.streaming.OutputMode;
-import org.apache.spark.sql.streaming.StatefulProcessor;
-import org.apache.spark.sql.streaming.StatefulProcessorHandle;
-import org.apache.spark.sql.streaming.TTLConfig;
-import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
-import org.apache.spark.sql.types.StructType;
-import scala.Option;
 import scala.collection.Iterator;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Spark's stream-stream join as a stateful processor that runs in real time and in micro-batches.
@@ -66,11 +48,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * <p>Unlike Spark 4.3.0's own operator, a left semi join does not miss a match in the batch that
  * evicts one of the two rows.
  */
-public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow, InternalRow> {
-  private static final int LEFT = JoinRules.LEFT;
-  private static final int RIGHT = JoinRules.RIGHT;
-  private static final String[] SIDES = {"left", "right"};
-
+public final class StreamJoin extends JoinProcessor {
   /** Rows that are evicted with each row that arrives in real time. */
   private static final int EVICTED_WITH_EACH_ROW = 4;
 
@@ -82,94 +60,21 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
   /** Before any watermark. */
   private static final long START = Long.MIN_VALUE;
 
-  private final JoinRules rules;
-
-  private transient StateStore store;
-  private transient JoinState state;
   private transient Eviction eviction;
   private transient DeliveredRows delivered;
   private transient TransactionSlot slot;
-  private transient ListState<Long> clock;
   private transient long lateWatermark;
-  private transient BasePredicate condition;
-  private transient JoinedRow pair;
-  private transient UnsafeProjection keyProjection;
 
   public StreamJoin(JoinRules rules) {
-    this.rules = rules;
+    super(rules);
   }
 
   @Override
-  public void init(OutputMode outputMode, TimeMode timeMode) {
-    StatefulProcessorHandle handle = getHandle();
-    clock =
-        Interpreted.projectionsOf(
-            () -> handle.getListState("clock", NumberEncoder.INSTANCE, TTLConfig.NONE()));
-    if (handle instanceof DriverStatefulProcessorHandleImpl) {
-      registerRows((DriverStatefulProcessorHandleImpl) handle);
-      return;
-    }
-    store = ((ListStateImpl<Long>) clock).stateStore();
-    takeState();
-    TaskEnd.call((StatefulProcessorHandleImpl) handle, this::write);
+  void taskBegins() {
     if (rules.liveRun != 0) {
       TickingShuffleManager.register(InputRow.tick(rules));
     }
     eviction = null;
-    keyProjection = UnsafeProjection.create(rules.keySchema);
-    pair = new JoinedRow();
-    if (rules.condition != null) {
-      condition = Predicate.create(rules.condition);
-      condition.initialize(0);
-    }
-  }
-
-  /** Describes the rows in state as lists, for Spark's state reader. */
-  private void registerRows(DriverStatefulProcessorHandleImpl handle) {
-    Map<String, StateStoreColFamilySchema> schemas =
-        CollectionConverters.asJava(handle.columnFamilySchemas());
-    for (int side = LEFT; side <= RIGHT; side++) {
-      StructType entry = SlotStore.entrySchema(rules.rowSchemas[side]);
-      handle.getListState(SIDES[side], InternalRows.schemaOnly(entry), TTLConfig.NONE());
-      StateStoreColFamilySchema list = schemas.get(SIDES[side]);
-      StateStoreColFamilySchema sorted =
-          list.copy(
-              list.colFamilyName(),
-              list.keySchemaId(),
-              list.keySchema(),
-              list.valueSchemaId(),
-              list.valueSchema(),
-              Option.apply(SlotStore.keyEncoder(list.keySchema())),
-              list.userKeyEncoderSchema());
-      schemas.put(SIDES[side], sorted);
-    }
-  }
-
-  private void takeState() {
-    SlotStore[] stores = new SlotStore[SIDES.length];
-    for (int side = LEFT; side <= RIGHT; side++) {
-      stores[side] = new SlotStore(store, SIDES[side], rules.keySchema, rules.rowSchemas[side]);
-    }
-    state = KeptStates.take(store);
-    if (state == null) {
-      state = new JoinState(rules, stores, heapBytes());
-    }
-    state.begin(rules, stores);
-  }
-
-  private long heapBytes() {
-    if (rules.heapBytes > 0) {
-      return rules.heapBytes;
-    }
-    int partitions = TaskContext.get().numPartitions();
-    return (long) (Runtime.getRuntime().maxMemory() * rules.heapShare / partitions);
-  }
-
-  /** Called before the commit. */
-  private void write() {
-    state.write();
-    state.end();
-    KeptStates.keep(store, state);
   }
 
   @Override
@@ -285,10 +190,6 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
     return distance >= rules.lower && distance <= rules.upper;
   }
 
-  private boolean matches(InternalRow left, InternalRow right) {
-    return condition == null || condition.eval(pair.apply(left, right));
-  }
-
   /** Joins the rows of one key that have arrived: all rows of a batch, or one row in real time. */
   private final class KeyJoin extends Buffered {
     /** With the slot of the last row that was added or found in the store. */
@@ -308,7 +209,7 @@ public final class StreamJoin extends StatefulProcessor<InternalRow, InternalRow
     private boolean ended;
 
     KeyJoin(InternalRow key, Iterator<InternalRow> rows, long watermark) {
-      this.key = keyProjection.apply(key);
+      this.key = stateKey(key);
       this.rows = rows;
       this.watermark = watermark;
       hash = SlotRows.hash(this.key);

@@ -22,7 +22,7 @@ from job.plan.join_operator import HEAP_SHARE, slot_length
 from job.plan.plan import JoinPlan, window_end_column
 from job.plan.position import position_column
 from job.plan.side_plan import SidePlan
-from job.protocol.progress import HeapUse
+from job.protocol.progress import HeapUse, TableCounts
 from job.spark.java_classes import check_classes, java_class
 from job.spec.durations import milliseconds
 from job.spec.sides import SIDES, Side
@@ -30,6 +30,8 @@ from job.spec.sides import SIDES, Side
 DEAD_LETTER = "dead_letter"
 """Column of an input: the dead letter that is emitted if the row is late. Column of the result: a
 dead letter; all columns of both sides are then null."""
+IS_DELETED = "is_deleted"
+"""Column of a table: whether the row deletes the one of its key."""
 IS_DEAD = "is_dead"
 """Column of an input: whether the row is not joined, and its DEAD_LETTER is emitted at once."""
 
@@ -71,6 +73,10 @@ class RowCounts:
         last report of the executors."""
         index = self._inputs.index(side)
         return int(self.java.lateInInterval(index)), self.java.newestInInterval(index)
+
+    def table(self) -> TableCounts:
+        """Sums over all batches."""
+        return TableCounts(**dict(zip(TableCounts.model_fields, self.java.table(), strict=True)))
 
     def late_rows(self, side: Side) -> int:
         return int(self.java.late(self._inputs.index(side)))
@@ -118,7 +124,7 @@ def processor_join(
     has_letters = DEAD_LETTER in left.columns
     letter = _type_of(left, DEAD_LETTER) if has_letters else _NO_DEAD_LETTER
     whole = {"left": left, "right": right}
-    sides = {side: rows.drop(DEAD_LETTER, IS_DEAD) for side, rows in whole.items()}
+    sides = {side: rows.drop(DEAD_LETTER, IS_DEAD, IS_DELETED) for side, rows in whole.items()}
     types = {side: rows.schema for side, rows in sides.items()}
     keys = _keys(sides, plan)
     rows = [_input_rows(whole[side], side, keys[side], types, letter, plan) for side in plan.inputs]
@@ -137,6 +143,7 @@ def processor_join(
         plan.join_type.anti_side is None or plan.checks.condition is not None,
         *(as_interval, live_run, plan.inputs[0]),
         counts.java,
+        plan.table_side is not None,
     )
     joined = DataFrame(helper.join(union._jdf, _strings(spark, names), rules), spark)
     return joined if has_letters else joined.drop(DEAD_LETTER)
@@ -159,6 +166,8 @@ def _input_rows(
     matchable = f"CASE WHEN {is_dead} THEN false ELSE {_is_matchable(side_plan, plan)} END"
     if side not in plan.join_type.outer_sides:
         rows = rows.where(f"{is_dead} OR {matchable}")
+    if side_plan.table is not None:
+        matchable = f"NOT {IS_DELETED}"
     late_at = window_end_column(side) if plan.window is not None else side_plan.event_time_column
     values = [F.col(f"`{name}`").alias(name, metadata={}) for name in types[side].names]
     structs = [
@@ -210,7 +219,7 @@ def _expires_at(side: SidePlan, plan: JoinPlan) -> str:
 
 def _kept_ms(side: SidePlan, plan: JoinPlan) -> int:
     """Time from the slot time of a row to its expiry."""
-    if plan.window is not None:
+    if plan.window is not None or plan.table_side is not None:
         return 0
     assert side.retention is not None, "the state is bounded"
     return milliseconds(side.retention) + (0 if plan.event_time_in_key else 1)

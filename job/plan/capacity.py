@@ -121,10 +121,9 @@ class SideLoad:
     ids: IdLoad | None
     """None: the side is not deduplicated."""
 
-    @property
-    def rows(self) -> float | None:
-        """Maximum number of state rows. None: it grows without bound."""
-        return None if self.stored_for is None else self.rate * self.stored_for.total_seconds()
+    rows: float | None
+    """Maximum number of state rows. None: it grows without bound."""
+    is_table: bool
 
     @property
     def state_bytes(self) -> float | None:
@@ -175,7 +174,7 @@ class Load:
     @property
     def growth_bytes_a_day(self) -> float:
         """Growth of the sides whose rows are never evicted."""
-        growing = (side for side in (self.left, self.right) if side.stored_for is None)
+        growing = (side for side in (self.left, self.right) if side.rows is None)
         return sum(side.rows_a_day * side.row_state_bytes for side in growing)
 
     @property
@@ -238,9 +237,18 @@ def _side_load(plan: JoinPlan, side: SidePlan, model: Model) -> SideLoad | None:
     if side.expected_rate is None:
         return None
     width = row_bytes(plan, side)
+    time, rows = stored_for(plan, side), None
+    if plan.table_side is None:
+        rows = None if time is None else side.expected_rate * time.total_seconds()
+    elif side.table is None:
+        rows, width = 0, 0  # not stored
+    elif (rows := side.table.expected_keys) is None:
+        return None
     return SideLoad(
         rate=side.expected_rate,
-        stored_for=stored_for(plan, side),
+        rows=rows,
+        is_table=side.table is not None,
+        stored_for=time,
         row_state_bytes=width * model.state_per_byte,
         row_change_bytes=width * model.changes_per_byte,
         ids=expected_ids(plan, side, model),

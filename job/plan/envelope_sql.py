@@ -85,8 +85,13 @@ def is_broken(side: SidePlan) -> str | None:
     """Condition: the value is no envelope, or has no row. None: values have no envelope."""
     if side.envelope is None:
         return None
-    with_row = ", ".join(f"'{operation}'" for operation in Operation)
+    with_row = ", ".join(f"'{operation}'" for operation in _with_row(side))
     return f"{_OPERATION} IS NULL OR ({_OPERATION} IN ({with_row}) AND {_IMAGE} IS NULL)"
+
+
+def _with_row(side: SidePlan) -> list[str]:
+    """The operations that need a row. A table cannot apply one that changes many rows."""
+    return [*Operation, *(["truncate"] if side.table is not None else [])]
 
 
 def lacks_key(side: SidePlan) -> str | None:

@@ -18,6 +18,7 @@ from job.plan.explain_real_time import (
 )
 from job.plan.explain_schemas import key_as_json, output_as_json, schema_lines
 from job.plan.explain_summary import summary_lines
+from job.plan.explain_table import emission_lines, loading_lines, retention_text
 from job.plan.explain_topics import topic_check_lines
 from job.plan.fingerprint import fingerprint
 from job.plan.plan import JoinPlan
@@ -28,6 +29,7 @@ from job.spec.durations import duration_text, instant_text
 from job.spec.join_conditions import JoinType
 from job.spec.output import Delivery
 from job.spec.sides import SIDES, Side
+from job.spec.table import KAFKA_TIMESTAMP
 from job.spec.value_format import Format, KeyFormat
 from job.sql.time_zones import UTC
 
@@ -60,6 +62,7 @@ def explained(plan: JoinPlan, resources: AvailableResources | None = None) -> st
         "Results": _output(plan),
         "State": _state(plan, resources),
         **_expected_load(plan, resources),
+        **_table(plan),
         **_engine(plan),
         "Event time": _event_time(plan),
         "Bad records, late rows, null keys": left_out_lines(plan),
@@ -84,6 +87,11 @@ def _line(line: Line | str) -> str:
 def _engine(plan: JoinPlan) -> dict[str, Iterator[Line]]:
     """The section of the real-time engine. Empty: the engine is micro_batch."""
     return {} if plan.real_time is None else {"Real time": engine_lines(plan, plan.real_time)}
+
+
+def _table(plan: JoinPlan) -> dict[str, Iterator[Line]]:
+    """Empty: the join has two streams."""
+    return {} if plan.table_side is None else {"Table": loading_lines(plan, plan.table_side)}
 
 
 def plan_as_json(made: JoinPlan, resources: AvailableResources | None = None) -> dict[str, object]:
@@ -191,14 +199,11 @@ def _warnings(plan: JoinPlan) -> dict[str, list[str]]:
 
 
 def _output(plan: JoinPlan) -> Iterator[Line]:
-    yield "matches", _MATCHES[plan.join_type]
-    sides = plan.join_type.outer_sides
-    if not sides:
-        yield "unmatched rows", "are not emitted"
-    for side in sides:
-        yield f"unmatched {side}", f"once the watermark {passes(plan, side)}"
-    if sides:
-        yield from _idle_sides(plan)
+    yield "matches", _MATCHES[plan.join_type] if plan.table_side is None else _answered(plan)
+    if plan.table_side is None:
+        yield from _unmatched(plan)
+    else:
+        yield from emission_lines(plan, plan.table_side)
     yield "columns", ", ".join(plan.output.columns)
     if plan.output.filter is not None:
         yield "filter", plan.output.filter.text
@@ -211,10 +216,29 @@ def _output(plan: JoinPlan) -> Iterator[Line]:
         yield "partition", f"chosen by the text of {chosen}"
         yield "", "for the number of partitions at the start; null: the key chooses"
     if plan.output.has_event_time:
-        yield "timestamp", "the greater event time of the two rows"
+        of = "the greater event time of the two rows"
+        yield "timestamp", of if plan.table_side is None else f"event time of {plan.streams[0]}"
     yield "record header", "streamjoin-id: the same result always has the same id"
+    if plan.table_side in plan.join_type.shown_sides:
+        yield "", "streamjoin-table: the place of the record of the table"
     if plan.output.headers:
         yield "more headers", ", ".join(plan.output.headers)
+
+
+def _answered(plan: JoinPlan) -> str:
+    if plan.join_type.anti_side is not None:
+        return f"none: a {plan.streams[0]} row with a match is dropped"
+    return f"each {plan.streams[0]} row whose key has a row, as soon as it is read"
+
+
+def _unmatched(plan: JoinPlan) -> Iterator[Line]:
+    sides = plan.join_type.outer_sides
+    if not sides:
+        yield "unmatched rows", "are not emitted"
+    for side in sides:
+        yield f"unmatched {side}", f"once the watermark {passes(plan, side)}"
+    if sides:
+        yield from _idle_sides(plan)
 
 
 def _idle_sides(plan: JoinPlan) -> Iterator[Line]:
@@ -233,16 +257,18 @@ def _state(plan: JoinPlan, resources: AvailableResources | None) -> Iterator[Lin
     for side in SIDES:
         yield side, _retention(plan, side)
     yield "stored columns", "the position in Kafka (8 bytes) and"
-    for side in SIDES:
+    for side in SIDES if plan.table_side is None else (plan.table_side,):
         columns = ", ".join(column.name for column in plan.side(side).kept_columns)
         yield f"  {side}", columns
     for side in plan.deduplicated:
         yield from stored_id_lines(plan, side)
     yield "stored in", f"RocksDB, {plan.state_partitions} partitions, {plan.checkpoint}"
-    missing = [side for side in SIDES if plan.side(side).expected_rate is None]
+    missing = [f"{side}.expected_rate" for side in SIDES if plan.side(side).expected_rate is None]
+    table = plan.table_side
+    if table is not None and (of_table := plan.side(table).table) is not None:
+        missing += [f"{table}.table.expected_keys"] * (of_table.expected_keys is None)
     if missing:
-        fields = " and ".join(f"{side}.expected_rate" for side in missing)
-        yield "size", f"set {fields} (records per second) for an estimate"
+        yield "size", f"set {' and '.join(missing)} (records per second) for an estimate"
 
 
 def _expected_load(
@@ -254,6 +280,8 @@ def _expected_load(
 
 
 def _retention(plan: JoinPlan, side: Side) -> str:
+    if plan.table_side is not None:
+        return retention_text(plan.table_side, side)
     retention = plan.side(side).retention
     if retention is None:
         return "WITHOUT BOUND: rows are never evicted, state grows indefinitely (unbounded_state)"
@@ -273,7 +301,14 @@ def _event_time(plan: JoinPlan) -> Iterator[Line]:
         side_plan = plan.side(side)
         newest = "one" if side_plan.has_event_time_expression else side_plan.event_time
         rows = f"rows may be up to {duration_text(side_plan.watermark_delay)} behind"
-        yield side, f"{side_plan.event_time_text}; {rows} the newest {newest} read"
+        order = f"{rows} the newest {newest} read"
+        if plan.table_side is not None:
+            order = "no result depends on its order"
+        text = side_plan.event_time_text
+        if text == KAFKA_TIMESTAMP:
+            yield side, f"the Kafka timestamp; {order}"
+            continue
+        yield side, f"{text}; {order}"
         if side_plan.time_zone != UTC:
             yield "", f"expressions, and times without an offset: {side_plan.time_zone}"
         yield from _ahead(side_plan)
@@ -281,6 +316,9 @@ def _event_time(plan: JoinPlan) -> Iterator[Line]:
         yield "", f"an event time before {earliest} is a bad record (absurd_event_time)"
         if side_plan.idle_after is not None:
             yield from _idle(side_plan.idle_after, side_plan.watermark_delay)
+    if plan.table_side is not None:
+        yield "watermark", f"that of the {plan.streams[0]} side. No result waits for it"
+        return
     yield "watermark", "the smaller of the two sides' event time minus watermark_delay. The"
     yield "", "event time of a side is the newest one read from its topic. While"
     yield "", "partitions have a backlog, it is the event time of the one that is"

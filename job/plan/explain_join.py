@@ -21,6 +21,8 @@ def time_bound(plan: JoinPlan) -> str:
         zone = plan.window.time_zone
         days = "" if zone == UTC else f", calendar days of {zone}"
         return f"both in the same tumbling window of {duration_text(plan.window.size)}{days}{begin}"
+    if plan.table_side is not None:
+        return f"the newest row of the key on the {plan.table_side} side, whatever the event times"
     left, right = (f"{side} {plan.side(side).event_time_text}" for side in SIDES)
     if plan.match_window is None:
         if plan.event_time_in_key:

@@ -16,8 +16,11 @@ def left_out_lines(plan: JoinPlan) -> Iterator[tuple[str, str]]:
     outcome = (
         "written to the dead-letter topic" if letters and letters.takes_late_rows else "dropped"
     )
-    yield ("late rows", f"a row is late if {time} is not after the watermark: counted")
-    yield ("", f"and {outcome}, even if it could still match")
+    if plan.table_side is not None:
+        yield ("late rows", "none: a row of the stream is joined when it is read")
+    else:
+        yield ("late rows", f"a row is late if {time} is not after the watermark: counted")
+        yield ("", f"and {outcome}, even if it could still match")
     yield ("bad records", _bad_records(plan))
     dropped = [side for side in SIDES if plan.side(side).drops_tombstones]
     if dropped:

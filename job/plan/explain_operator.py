@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from job.plan.capacity import AvailableResources
 from job.plan.explain_load import size
-from job.plan.join_operator import HEAP_SHARE, slot_length
+from job.plan.join_operator import HEAP_SHARE, TABLE_SLOTS, slot_length
 from job.plan.plan import JoinPlan
 from job.spec.durations import duration_text
 from job.spec.join_conditions import JoinOperator
@@ -19,8 +19,11 @@ def operator_lines(
         return
     yield "operator", "streamjoin: a stateful processor, with its rows on the heap of the JVM and"
     yield "", "in RocksDB, which has all rows of the last commit"
-    length = duration_text(slot_length(plan))
-    yield "slots", f"rows are read, written and removed in slots of {length}"
+    if plan.table_side is None:
+        length = duration_text(slot_length(plan))
+        yield "slots", f"rows are read, written and removed in slots of {length}"
+    else:
+        yield "slots", f"rows are read and leave the heap in {TABLE_SLOTS} slots, by key"
     yield "rows on the heap", _limit(plan, resources)
     yield "", "Beyond that, the slots that were used least are only in RocksDB"
 

@@ -6,6 +6,7 @@ from job.plan.capacity import AvailableResources, Load, expected_load, stored_fo
 from job.plan.explain_join import key_terms, time_bound
 from job.plan.explain_load import rounded, size
 from job.plan.explain_load import warnings as load_warnings
+from job.plan.explain_table import state_text as table_state
 from job.plan.plan import JoinPlan
 from job.plan.warnings import expressions, warnings
 from job.spec.durations import duration_text
@@ -44,8 +45,11 @@ def _results(plan: JoinPlan) -> str:
     delivery = "at least once"
     if plan.output.delivery is Delivery.EXACTLY_ONCE:
         delivery = "exactly once for consumers with isolation.level=read_committed"
-    anti = plan.join_type.anti_side is not None
-    emitted = "" if anti else "as soon as both rows are read, "
+    emitted = "as soon as both rows are read, "
+    if plan.table_side is not None:
+        emitted = f"as soon as a {plan.streams[0]} row is read, "
+    elif plan.join_type.anti_side is not None:
+        emitted = ""
     return f"{emitted}to topic {plan.output.topic}, {delivery}"
 
 
@@ -53,6 +57,8 @@ def _unmatched(plan: JoinPlan) -> str:
     sides = plan.join_type.outer_sides
     if not sides:
         return "are not emitted"
+    if plan.table_side is not None:
+        return f"{sides[0]} at once, if its key has no row in the table"
     times = " and ".join(f"{side} {_emitted_after(plan, side)}" for side in sides)
     waiting = [side for side in SIDES if plan.side(side).idle_after is None]
     condition = f", while {_names(waiting)} receives records" if waiting else ""
@@ -81,6 +87,8 @@ def _names(sides: list[Side]) -> str:
 
 
 def state_text(plan: JoinPlan, load: Load | None) -> str:
+    if plan.table_side is not None:
+        return table_state(plan.table_side, load)
     unbounded = [side for side in SIDES if plan.side(side).retention is None]
     if unbounded:
         grows = f"WITHOUT BOUND on {_names(unbounded)} (unbounded_state)"
@@ -107,6 +115,8 @@ def _bad_records(plan: JoinPlan) -> str:
 
 
 def _late_rows(plan: JoinPlan) -> str:
+    if plan.table_side is not None:
+        return "none: a row of the stream is joined when it is read"
     if plan.dead_letter is not None and plan.dead_letter.takes_late_rows:
         return f"counted, and written to topic {plan.dead_letter.topic}"
     return "counted and dropped"

@@ -63,10 +63,14 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
             _topic_field(side.side): side.topic,
             f"{side.side}.key": ", ".join(part.canonical for part in side.key),
             f"{side.side}.event_time": side.event_time_definition,
-            f"{side.side}.watermark_delay": duration_text(side.watermark_delay),
-            f"{side.side}.state_columns": columns,
         }
+        if plan.table_side is None:
+            settings[f"{side.side}.watermark_delay"] = duration_text(side.watermark_delay)
+        if plan.table_side in {None, side.side}:
+            settings[f"{side.side}.state_columns"] = columns
         settings |= {f"{side.side}.{name}": text for name, text in _values(side).items()}
+        if side.table is not None:
+            settings[f"{side.side}.table"] = side.table.frozen
         if side.time_zone != UTC:
             settings[f"{side.side}.time_zone"] = side.time_zone
         if side.deduplication is not None:
@@ -79,8 +83,7 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
     if plan.real_time is not None:
         settings[_ENGINE] = Engine.REAL_TIME.value
     if plan.operator is JoinOperator.STREAMJOIN:
-        length = duration_text(join_operator.slot_length(plan))
-        settings[STATE_FORMAT] = f"slots of {length}"
+        settings[STATE_FORMAT] = join_operator.state_format(plan)
     return settings | {name.split(".")[-1]: value for name, value in _formats().items()}
 
 
@@ -137,7 +140,10 @@ def check_not_frozen(checkpoint: str, differences: Sequence[Change]) -> None:
             "refused because an interval was interrupted, end it with the old version first"
         )
     # Those that change/comparison.py refuses.
-    lasting = {f"{side}.deduplicate" for side in SIDES} | {_topic_field(side) for side in SIDES}
+    lasting = {
+        *(f"{side}.{field}" for side in SIDES for field in ("deduplicate", "table")),
+        *map(_topic_field, SIDES),
+    }
     is_changeable = not any(change.field in lasting for change in differences)
     continuing = "run `streamjoin change OLD_SPEC NEW_SPEC` to continue with the new ones; or "
     raise FrozenSpecError(

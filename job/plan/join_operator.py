@@ -10,6 +10,8 @@ from datetime import timedelta
 
 from job.errors import Problem
 from job.plan.plan import JoinPlan
+from job.plan.tables import has_table
+from job.spec.durations import duration_text
 from job.spec.engine import Engine
 from job.spec.join_conditions import JoinOperator
 from job.spec.sides import SIDES
@@ -21,6 +23,9 @@ DEFAULT = JoinOperator.SPARK
 HEAP_SHARE = 0.3
 """Share of the heap of each JVM for rows in state. Further rows are only in RocksDB."""
 
+TABLE_SLOTS = 256
+"""Of a state partition, by the hash of a key (join/TableJoin.java)."""
+
 _SLOT_MIN, _SLOT_MAX = timedelta(seconds=1), timedelta(days=30)
 _SLOTS_OF_A_WINDOW = 4
 _SLOTS_MAX = 64
@@ -28,7 +33,7 @@ _SLOTS_MAX = 64
 
 
 def operator_of(spec: JoinSpec) -> JoinOperator:
-    if spec.engine is Engine.REAL_TIME:
+    if spec.engine is Engine.REAL_TIME or has_table(spec):
         return JoinOperator.STREAMJOIN
     return spec.join.operator or DEFAULT
 
@@ -38,6 +43,8 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
     if operator_of(spec) is JoinOperator.SPARK:
         return
     chosen, remedy = "join.operator streamjoin", "use join.operator spark"
+    if has_table(spec):
+        chosen, remedy = "a join with a table", "remove it"
     if spec.engine is Engine.REAL_TIME:
         chosen, remedy = "engine real_time", "use engine micro_batch"
     for side, written in zip(SIDES, (spec.left, spec.right), strict=True):
@@ -54,6 +61,13 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
             "true",
             f"is not supported with {chosen}: give join.match_window before and after, or {remedy}",
         )
+
+
+def state_format(plan: JoinPlan) -> str:
+    """How the processor has its rows, as the checkpoint freezes it."""
+    if plan.table_side is not None:
+        return f"table in {TABLE_SLOTS} slots"
+    return f"slots of {duration_text(slot_length(plan))}"
 
 
 def slot_length(plan: JoinPlan) -> timedelta:

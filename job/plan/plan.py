@@ -111,6 +111,21 @@ class JoinPlan:
     def side(self, side: Side) -> SidePlan:
         return self.left if side == "left" else self.right
 
+    @property
+    def table_side(self) -> Side | None:
+        """The side that is a table. None: the join has two streams."""
+        return next((side for side in SIDES if self.side(side).table is not None), None)
+
+    @property
+    def streams(self) -> tuple[Side, ...]:
+        """The sides that are streams. The watermark follows them."""
+        return tuple(side for side in SIDES if self.side(side).table is None)
+
+    @property
+    def identified_sides(self) -> tuple[Side, ...]:
+        """The sides whose records are in the id of a result."""
+        return tuple(side for side in self.streams if side in self.join_type.shown_sides)
+
     def marks_matched(self, side: Side) -> bool:
         """Whether Spark stores a `matched` flag with each state row of `side`.
 
@@ -131,18 +146,26 @@ class JoinPlan:
         """The type of Spark's join.
 
         Spark has no streaming anti join (SPARK-58611): it is an outer join whose matched rows are
-        dropped. Spark has no right semi join: it is a left semi join with exchanged inputs.
+        dropped. Spark has no right semi join: it is a left semi join with exchanged inputs. The
+        stream of a join with a table is the left input, too.
         """
-        return {
+        kind = {
             JoinType.LEFT_ANTI: "left_outer",
             JoinType.RIGHT_ANTI: "right_outer",
             JoinType.RIGHT_SEMI: "left_semi",
         }.get(self.join_type, self.join_type.value)
+        return "left_outer" if self.table_side == "left" and kind == "right_outer" else kind
 
     @property
     def inputs(self) -> tuple[Side, Side]:
-        """The sides as left and right input of Spark's join, which reads them in this order."""
-        return ("right", "left") if self.join_type is JoinType.RIGHT_SEMI else SIDES
+        """The sides as left and right input of Spark's join, which reads them in this order.
+
+        With a table the stream is first: Spark requests the ends of its topic before those of the
+        table. So a record of the table that was there before a record of the stream is in the same
+        batch or in an earlier one.
+        """
+        is_exchanged = self.join_type is JoinType.RIGHT_SEMI or self.table_side == "left"
+        return ("right", "left") if is_exchanged else SIDES
 
     def input_of(self, side: Side) -> Side:
         """The name of `side` as an input of Spark's join, and so in its state."""
@@ -259,18 +282,24 @@ class JoinPlan:
         return part.sql in {other.sql for other in failing}
 
     def one_sided_condition(self, side: Side) -> list[str]:
-        """The parts of the condition that mention no other side."""
+        """The parts of the condition that mention no other side. Of a table there are none: they
+        decide whether a row of the stream matches, not which rows the table has."""
         parts = self.condition.conjuncts if self.condition else ()
-        return [f"coalesce({part.sql}, false)" for part in parts if part.sides <= {side}]
+        return [
+            f"coalesce({part.sql}, false)"
+            for part in parts
+            if part.sides <= {side} and side in self.streams
+        ]
 
     @property
     def pair_condition(self) -> str | None:
-        """The part of the condition over both sides. None: no part mentions both."""
+        """The part of the condition over both sides, or over a table. None: there is none."""
         parts = self.condition.conjuncts if self.condition else ()
         terms = [
             f"coalesce({part.sql}, false)"
             for part in parts
-            if len(part.sides) == len(SIDES) and not self._can_fail_on_a_pair(part)
+            if (len(part.sides) == len(SIDES) or part.sides == {self.table_side})
+            and not self._can_fail_on_a_pair(part)
         ]
         return " AND ".join([*terms, *self._failing_terms()]) or None
 
@@ -279,7 +308,8 @@ class JoinPlan:
         partitions = {"spark.sql.shuffle.partitions": str(self.state_partitions)}
         files = tuning.CHECKPOINT_CONF.get(urlsplit(self.checkpoint).scheme or "file", {})
         engine = {} if self.real_time is None else real_time.CONF
-        conf = {**tuning.CONF, **tuning.FROZEN_CONF, **files, **engine, **partitions}
+        table = {} if self.table_side is None else tuning.TABLE_CONF
+        conf = {**tuning.CONF, **tuning.FROZEN_CONF, **files, **engine, **table, **partitions}
         return {**conf, **with_login(conf, self.security)}
 
     @property

@@ -21,6 +21,7 @@ from job.plan.problems import Problems, optional
 from job.plan.side_columns import SideColumns, event_time, schema_of_side, side_columns
 from job.plan.side_filter import fields_read, side_filter
 from job.plan.side_plan import Deduplication, SidePlan
+from job.plan.tables import has_table, table_plan
 from job.spec.csv import CsvSpec
 from job.spec.expressions import (
     Expression,
@@ -69,7 +70,8 @@ def join_plan(
         for side, of_side in columns.items()
     }
     in_key = _event_time_in_key(spec, sides)
-    _check_state_is_bounded(problems, spec, in_key)
+    if not has_table(spec):
+        _check_state_is_bounded(problems, spec, in_key)
     if len(columns) < len(SIDES):  # the other expressions cannot be checked without the columns
         raise SpecError(problems.found)
 
@@ -181,7 +183,9 @@ def _side_plan(
         reader=readers.get(Part(side)),
         schema=columns.schema,
         envelope=written.envelope,
-        reads_snapshots=written.envelope is not None and Operation.READ in written.read_operations,
+        reads_snapshots=written.envelope is not None
+        and written.table is None
+        and Operation.READ in written.read_operations,
         drops_tombstones=written.drops_tombstones,
         csv=written.csv or CsvSpec(),
         key_format=written.key_format,
@@ -205,6 +209,7 @@ def _side_plan(
         kept_columns=(),
         reads_headers=_mentions_headers(used),
         source_options=_source_options(spec, written),
+        table=table_plan(problems, written, side, scope),
         deduplication=None
         if deduplicate is None or None in by
         else Deduplication(tuple(part for part in by if part is not None), deduplicate.within),
@@ -268,7 +273,8 @@ def _null_checked(spec: JoinSpec) -> tuple[int, ...]:
 def _source_options(spec: JoinSpec, side: SideSpec) -> Mapping[str, str]:
     topics = side.source_topics
     source = {"kafka.bootstrap.servers": spec.kafka.bootstrap_servers, **subscription(topics)}
-    return {**source, **start_options(spec.start_from, topics), **tuning.SOURCE_OPTIONS}
+    start = spec.start_from if side.table is None else "earliest"
+    return {**source, **start_options(start, topics), **tuning.SOURCE_OPTIONS}
 
 
 def _dead_letter_plan(spec: JoinSpec) -> DeadLetterPlan | None:

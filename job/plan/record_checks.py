@@ -8,13 +8,16 @@ Spark evaluates no part of it elsewhere.
 from collections.abc import Iterator
 
 from job.plan.side_plan import ComputedColumn, SidePlan
-from job.plan.value_sql import value_sql
+from job.plan.value_sql import TOMBSTONE, value_sql
 from job.spec.expressions import column_name
+from job.spec.value_format import Operation
 from job.sql.literals import quoted
 
 EXPRESSION_FAILED = "expression_failed"
 FAILED_FIELD = "failed_field"
 """Column with the field of the spec whose expression fails. Null: none fails."""
+IS_TOMBSTONE = "is_tombstone"
+"""Column of a table: whether the record has no value, and so deletes its key."""
 _PASSES = "passes_filter"
 """Column: whether a record passes the filter. Null: the filter fails on it."""
 _HAS_COLUMNS = "(value_reason IS NULL OR value_reason = 'schema_mismatch')"
@@ -50,7 +53,7 @@ def failed_column(side: SidePlan) -> str:
 def steps(side: SidePlan) -> list[list[str]]:
     """Consecutive projections that set `reason`. It is `problem`, or expression_failed if the
     filter, the key or the condition fails. Key and condition are evaluated only on records that
-    pass the filter. A record of another kind, on which the filter is false, has no reason."""
+    enter the join. A record of another kind, on which the filter is false, has no reason."""
     filters, problem = [], "problem"
     if side.drops_records:
         filters = [["*", f"{_filter(side)} AS {_PASSES}"]]
@@ -59,7 +62,7 @@ def steps(side: SidePlan) -> list[list[str]]:
     if not side.checks.any:
         return read
     keys = [
-        f"CASE WHEN reason IS NULL AND {passes(side)} "
+        f"CASE WHEN reason IS NULL AND {enters(side)} "
         f"THEN try_eval(struct(({side.key[index].sql}) AS value)) END AS {_key_column(index)}"
         for index in side.checks.keys
     ]
@@ -78,9 +81,29 @@ def passes(side: SidePlan) -> str:
     return f"coalesce({_PASSES}, false)" if side.drops_records else "true"
 
 
+def enters(side: SidePlan) -> str:
+    """Whether a readable record enters the join, as far as its filter decides. Never null. A record
+    of a table that does not pass the filter enters and deletes the row of its key."""
+    return passes(side) if side.table is None else "true"
+
+
 def row_filter(side: SidePlan) -> str | None:
-    """The side's filter over readable records."""
-    return _PASSES if side.drops_records else None
+    """The side's filter over readable records. None: all enter the join."""
+    return _PASSES if side.drops_records and side.table is None else None
+
+
+def deletes_key(side: SidePlan) -> str:
+    """Whether a readable record of a table deletes the row of its key. Never null."""
+    assert side.table is not None, "only a table has deletes"
+    conditions = [IS_TOMBSTONE] if side.has_tombstones else ["false"]
+    if side.drops_records:
+        conditions.append(f"NOT {passes(side)}")
+    if side.envelope is not None:
+        operation = f"`{column_name(side.side, 'record_operation')}`"
+        conditions.append(f"{operation} = '{Operation.DELETE}'")
+    if side.table.delete is not None:
+        conditions.append(f"coalesce({side.table.delete.sql}, false)")
+    return " OR ".join(conditions)
 
 
 def filter_is_null(side: SidePlan) -> str:
@@ -99,7 +122,7 @@ def is_filtered(side: SidePlan) -> str:
 
 
 def key_values(side: SidePlan) -> list[str]:
-    """The parts of the key, for records that pass the filter."""
+    """The parts of the key, for records that enter the join."""
     return [
         f"{_key_column(index)}.value" if index in side.checks.keys else f"({part.sql})"
         for index, part in enumerate(side.key)
@@ -121,7 +144,7 @@ def has_null_key(side: SidePlan) -> str:
 
 def counted_null_key(side: SidePlan) -> str:
     """Whether a readable record has a null that is counted in its key."""
-    return f"{passes(side)} AND {has_null_key(side)}"
+    return f"{enters(side)} AND {has_null_key(side)}"
 
 
 def failure_message(side: SidePlan) -> str:
@@ -148,7 +171,9 @@ def _filter(side: SidePlan) -> str:
     is_false = f"NOT coalesce({' AND '.join(['true', *(f'({part.sql})' for part in parts)])}, true)"
     if checked.failing is not None:
         whole, is_false = f"try_eval({whole})", f"coalesce(try_eval({is_false}), false)"
-    tombstone = "WHEN value_reason = 'tombstone' THEN false " if side.drops_tombstones else ""
+    tombstone = f"WHEN value_reason = '{TOMBSTONE}' THEN false " if side.drops_tombstones else ""
+    if side.has_tombstones:
+        whole = f"({IS_TOMBSTONE} OR {whole})"
     unread = "".join(f" OR {each}" for each in _unread(side))
     return (
         f"CASE WHEN problem IS NULL THEN {whole} {tombstone}"
@@ -179,10 +204,10 @@ def _failures(side: SidePlan) -> Iterator[tuple[str, str, str]]:
     if side.filter is not None and side.checks.filter.failing:
         yield f"{side.side}.filter", side.filter.text, f"{_PASSES} IS NULL"
     for index in side.checks.keys:
-        fails = f"{passes(side)} AND {_key_column(index)} IS NULL"
+        fails = f"{enters(side)} AND {_key_column(index)} IS NULL"
         yield f"{side.side}.key[{index}]", side.key[index].text, fails
     if side.checks.condition is not None:
-        fails = f"{passes(side)} AND try_eval(struct({side.checks.condition.sql})) IS NULL"
+        fails = f"{enters(side)} AND try_eval(struct({side.checks.condition.sql})) IS NULL"
         yield "join.condition", side.checks.condition.text, fails
 
 

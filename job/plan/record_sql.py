@@ -13,7 +13,7 @@ from job.formats.schemas import ReaderSchema
 from job.instants import EPOCH
 from job.plan import envelope_sql, key_sql, record_checks
 from job.plan.position import position_column, position_sql
-from job.plan.record_checks import EXPRESSION_FAILED
+from job.plan.record_checks import EXPRESSION_FAILED, IS_TOMBSTONE
 from job.plan.side_plan import SidePlan
 from job.plan.timestamp_sql import MILLIS_MAX
 from job.plan.value_sql import (
@@ -89,6 +89,7 @@ def typed(side: SidePlan) -> list[str]:
             else []
         ),
         *_written_event_time(side),
+        *([f"value IS NULL AS {IS_TOMBSTONE}"] if side.has_tombstones else []),
         f"{reason(side)} AS value_reason",
         *([] if key_reason is None else [f"{key_reason} AS key_reason"]),
     ]
@@ -112,10 +113,25 @@ def steps(side: SidePlan, keep: Sequence[str] = ()) -> list[list[str]]:
         ["*", *conversions(side)],
         [*typed(side), *read, *keep],
         *record_checks.computed(side),
+        *_with_time_of_tombstones(side),
         ["*", f"{_problem(side)} AS problem"],
         *record_checks.steps(side),
         [f"* EXCEPT ({', '.join([event_time, 'problem', *read])})", valid],
     ]
+
+
+def _with_time_of_tombstones(side: SidePlan) -> list[list[str]]:
+    """A projection: a tombstone has no event time but the timestamp of its record."""
+    if not side.has_tombstones:
+        return []
+    recorded = f"`{column_name(side.side, 'record_timestamp')}`"
+    time = f"greatest({recorded}, {min_event_time(side)})"  # without null
+    times = {
+        f"`{side.event_time_column}`": time,
+        "written_event_time": f"cast({time} AS STRING)",
+    }
+    changed = (f"if({IS_TOMBSTONE}, {sql}, {name}) AS {name}" for name, sql in times.items())
+    return [[f"* EXCEPT ({', '.join(times)})", *changed]]
 
 
 def reasons(side: SidePlan) -> list[str]:

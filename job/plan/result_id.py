@@ -1,7 +1,8 @@
 """The id of a result: the places of its records in Kafka. Pure.
 
 `impressions/0/17|clicks/2/5`: topic, partition and offset of the left and of the right record. The
-part of an absent side is empty. A repeated result has the same id.
+part of an absent side is empty. A repeated result has the same id. In a join with a table the id
+has only the record of the stream: `orders/0/17|`.
 """
 
 import re
@@ -12,6 +13,9 @@ from job.spec.sides import SIDES, Side
 
 ID_HEADER = "streamjoin-id"
 """Header of an output record."""
+
+TABLE_HEADER = "streamjoin-table"
+"""Header with the place of the table's row, in a join with a table. Null: the result has none."""
 
 _PLACE = re.compile(r"([A-Za-z0-9._-]+)/([0-9]+)/([0-9]+)")
 
@@ -34,11 +38,19 @@ def places(result_id: str) -> Mapping[Side, Place] | None:
     for side, part in zip(SIDES, parts, strict=True):
         if not part:
             continue
-        if (match := _PLACE.fullmatch(part)) is None:
+        if (record := parsed_place(part)) is None:
             return None
-        topic, partition, offset = match.groups()
-        records[side] = Place(topic, int(partition), int(offset))
+        records[side] = record
     return records
+
+
+def parsed_place(text: str) -> Place | None:
+    """None: the text is not a place."""
+    match = _PLACE.fullmatch(text)
+    if match is None:
+        return None
+    topic, partition, offset = match.groups()
+    return Place(topic, int(partition), int(offset))
 
 
 def is_unmatched_id(column: str) -> str:

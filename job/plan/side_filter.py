@@ -14,7 +14,9 @@ def side_filter(
     found = optional(problems, predicate, written.filter, scope, f"{side}.filter")
     if written.envelope is None:
         return found
-    names = ", ".join(f"'{operation}'" for operation in written.read_operations)
+    # A table does not drop a truncate: it is a bad record, because it names no rows.
+    truncate = [] if written.table is None else ["truncate"]
+    names = ", ".join(f"'{operation}'" for operation in [*written.read_operations, *truncate])
     read = predicate(f"record_operation IN ({names})", scope, f"{side}.operations")
     return conjunction([read, *(found.conjuncts if found else ())])
 

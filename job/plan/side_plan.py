@@ -14,6 +14,7 @@ from job.spec.durations import duration_text
 from job.spec.expressions import Expression, column_name
 from job.spec.sides import Side
 from job.spec.source_topics import SourceTopics
+from job.spec.table import TableVersion
 from job.spec.value_format import Envelope, Format, RecordKeyFormat
 from job.spec.value_schema import Column, ValueSchema, record_columns
 
@@ -31,6 +32,22 @@ class Deduplication:
         return (
             f"{', '.join(part.canonical for part in self.by)} within {duration_text(self.within)}"
         )
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """A side that is a table."""
+
+    version: TableVersion
+    delete: Expression | None
+    """Records on which it is true delete their key, besides tombstones. It cannot fail."""
+    expected_keys: int | None
+    """For the estimate of capacity.py. None: not in the spec."""
+
+    @property
+    def frozen(self) -> str:
+        deleted = "" if self.delete is None else f", delete {self.delete.canonical}"
+        return f"{self.version.value}{deleted}"
 
 
 @dataclass(frozen=True)
@@ -110,6 +127,8 @@ class SidePlan:
     """Conditions that follow from filters of the other side (mirrored.py)."""
     deduplication: Deduplication | None = None
     """None: every row enters the join."""
+    table: TablePlan | None = None
+    """None: the side is a stream."""
     partition_counts: tuple[int, ...] = (1,)
     """Partitions of each topic when the query starts. 1 if the plan is only printed."""
 
@@ -145,6 +164,11 @@ class SidePlan:
     def drops_records(self) -> bool:
         """Whether the side drops records that are no bad records."""
         return self.filter is not None or self.drops_tombstones
+
+    @property
+    def has_tombstones(self) -> bool:
+        """Whether a record without a value deletes its key."""
+        return self.table is not None and self.envelope is None
 
     @property
     def has_typed_keys(self) -> bool:

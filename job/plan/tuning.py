@@ -168,6 +168,14 @@ CONF: Mapping[str, str] = MappingProxyType(
 )
 """Spark conf that may change between starts."""
 
+TABLE_CONF: Mapping[str, str] = MappingProxyType(
+    {
+        # No result waits for a watermark, so no batch runs only because it has advanced.
+        f"{_STREAMING}noDataMicroBatches.enabled": "false",
+    }
+)
+"""Spark conf of a join with a table, in place of that of CONF."""
+
 CHECKPOINT_CONF: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         # Without its native library, which PySpark does not include, Hadoop starts `chmod` for each

@@ -17,6 +17,7 @@ from job.sql.time_zones import in_time_zone
 from job.sql.types import TIMESTAMP, SqlType
 
 MALFORMED_JSON = "malformed_json"
+TOMBSTONE = "tombstone"
 SCHEMA_MISMATCH = "schema_mismatch"
 
 DECODED = "decoded"
@@ -110,7 +111,8 @@ def reason(side: SidePlan) -> str:
     if SCHEMA_MISMATCH in value_sql(side).reasons:
         unreadable = " OR ".join(["false", *_unreadable_columns(side)])
         cases += f" WHEN {unreadable} THEN '{SCHEMA_MISMATCH}'"
-    return f"CASE WHEN value IS NULL THEN 'tombstone' {cases} END"
+    tombstone = "NULL" if side.has_tombstones else f"'{TOMBSTONE}'"
+    return f"CASE WHEN value IS NULL THEN {tombstone} {cases} END"
 
 
 def _unreadable_columns(side: SidePlan) -> list[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from job.plan.plan import JoinPlan
+from job.plan.side_plan import SidePlan
 from job.spec.expressions import Expression
 from job.spec.sides import SIDES
 
@@ -17,6 +18,14 @@ _REPEATS_ROWS = (
 )
 
 
+_NO_TOMBSTONES = (
+    "is a value of the record, which a tombstone does not have: a tombstone deletes nothing, and "
+    "is counted as a null key. And a record with another value of it leaves the row of the old one "
+    "in the table. Use the record key, e.g. record_key or key_format: json, if it has the key; or "
+    "write table: {version: latest, delete: <condition on the records that delete their key>}"
+)
+
+
 def warnings(plan: JoinPlan) -> Iterator[str]:
     """A sentence about each of them, which begins with its field."""
     for field, part in expressions(plan):
@@ -25,6 +34,22 @@ def warnings(plan: JoinPlan) -> Iterator[str]:
     for side in map(plan.side, SIDES):
         if side.reads_snapshots:
             yield f"{side.side}.operations {_REPEATS_ROWS}"
+        if (part := _without_tombstones(side)) is not None:
+            yield f"{side.side}.key {part.text} {_NO_TOMBSTONES}"
+
+
+def _without_tombstones(side: SidePlan) -> Expression | None:
+    """A part of the key of a table that a record without a value does not have."""
+    if not side.has_tombstones or side.table is None or side.table.delete is not None:
+        return None
+    computed = {column.name: column.value for column in side.computed}
+    of_record = {column.name for column in side.record_columns}
+
+    def is_of_record(part: Expression) -> bool:
+        names = (name for _, name in part.columns)
+        return all(n in of_record or (n in computed and is_of_record(computed[n])) for n in names)
+
+    return next((part for part in side.key if not is_of_record(part)), None)
 
 
 def expressions(plan: JoinPlan) -> Iterator[tuple[str, Expression | None]]:

@@ -6,7 +6,7 @@ Pure: no Spark, no clock. Batches cross the control socket, so they are pydantic
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -57,6 +57,15 @@ class SideProgress(_Value):
         return None if behind is None else sum(behind.values())
 
 
+Counts = TypeVar("Counts", bound=_Value)
+
+
+def _plus(one: Counts, other: Counts, sign: int) -> Counts:
+    names = type(one).model_fields
+    sums = {name: getattr(one, name) + sign * getattr(other, name) for name in names}
+    return one.model_copy(update=sums)
+
+
 class HeapUse(_Value):
     """Work of the operator `streamjoin` with the rows of one side."""
 
@@ -72,9 +81,19 @@ class HeapUse(_Value):
     """Lists of RocksDB that were read for the key of a row of the other side."""
 
     def plus(self, other: Self, sign: int = 1) -> Self:
-        fields = type(self).model_fields
-        sums = {name: getattr(self, name) + sign * getattr(other, name) for name in fields}
-        return self.model_copy(update=sums)
+        return _plus(self, other, sign)
+
+
+class TableCounts(_Value):
+    """Of a join with a table."""
+
+    rows_without_version: int = 0
+    """Rows of the stream whose key had no row in the table."""
+    keys_moved: int = 0
+    """Records of the table whose key came from another partition before."""
+
+    def plus(self, other: Self, sign: int = 1) -> Self:
+        return _plus(self, other, sign)
 
 
 class BatchProgress(_Value):
@@ -107,6 +126,8 @@ class BatchProgress(_Value):
     state_custom: dict[str, float]
     heap: dict[Side, HeapUse] | None = None
     """None: the operator is that of Spark."""
+    table: TableCounts = TableCounts()
+    """Zeros in a join of two streams."""
     watermark_ms: int | None
     """Watermark during the batch, epoch milliseconds. None: there was no watermark yet."""
     is_replay: bool = False

@@ -42,12 +42,14 @@ class QueryState(StrEnum):
 
 
 class Phase(StrEnum):
-    """How the query of the real-time engine runs."""
+    """What the query does: how that of the real-time engine runs, or that the table is read."""
 
     CATCH_UP = "catch_up"
     """In micro-batches: there is a backlog, or the query has just started."""
     REAL_TIME = "real_time"
     """In intervals of Spark's real-time mode."""
+    LOADING_TABLE = "loading_table"
+    """Of both engines: the table is read to its end, and not yet the stream."""
 
 
 class Failure(_Value):
@@ -73,12 +75,17 @@ class JobStatus(_Value):
     allowed_commands: list[str] = []
     """Verbs of the commands that the state allows."""
     watermark_delay_ms: dict[str, int]
-    """Per side."""
+    """Per side that is a stream."""
     topics: dict[str, list[str]] = {}
     """Names of the topics of each side with several topics or a topic_pattern, in the order of the
     spec, or in the order in which the starts have found them."""
+    table: Side | None = None
+    """Side that is a table. None: both are streams."""
     phase: Phase | None = None
-    """Phase of the running query. None: the engine is micro_batch, or the query is not running."""
+    """Phase of the running query. None: it is not running, or the engine is micro_batch and no
+    table is read."""
+    table_records_left: int | None = None
+    """Offsets of the table that are read before the stream. None: no table is read."""
     idle: dict[str, bool] = {}
     """Whether event time follows the clock, per side with `idle_after`; empty unless running."""
     query_id: str | None = None
@@ -145,13 +152,13 @@ class JobStatus(_Value):
     def side_watermark(self, side: Side) -> datetime | None:
         """Event time of the side (rule in event_time/watermark.py) minus its watermark_delay.
 
-        None: no event time of the side is known.
+        None: no event time of the side is known, or the side is a table.
         """
         times = self.event_times.get(side)
         event_time_ms = (
             self.side_totals(side).event_time_max_ms if times is None else times.event_time_ms
         )
-        if event_time_ms is None:
+        if event_time_ms is None or side not in self.watermark_delay_ms:
             return None
         return utc_time(event_time_ms - self.watermark_delay_ms[side])
 
@@ -164,9 +171,9 @@ class JobStatus(_Value):
     def watermark_held_back_by(self) -> Side | None:
         """The side with the older watermark, or without one.
 
-        None: the sides are equal, or one is idle and follows the clock.
+        None: the sides are equal, one is idle and follows the clock, or one is a table.
         """
-        if any(self.idle.values()):
+        if any(self.idle.values()) or self.table is not None:
             return None
         left, right = self.side_watermark("left"), self.side_watermark("right")
         if left == right:

@@ -7,7 +7,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict
 
 from job.protocol.latency import Latencies
-from job.protocol.progress import BatchProgress, HeapUse, SideProgress
+from job.protocol.progress import BatchProgress, HeapUse, SideProgress, TableCounts
 from job.protocol.reasons import DEAD_LETTER_REASONS, REASONS, RESULT_REASONS
 from job.spec.sides import Side
 
@@ -100,6 +100,7 @@ class Totals(_Value):
     state_commit_seconds: float = 0
     heap: dict[Side, HeapUse] = {}
     """Empty with the operator of Spark."""
+    table: TableCounts = TableCounts()
     transactions: dict[str, int] = dict.fromkeys(TRANSACTION_RESULTS, 0)
     """Per result; zeros if delivery is at least once."""
     dead_letters: dict[str, dict[str, int]] = {
@@ -131,6 +132,7 @@ class Totals(_Value):
                 "phase_seconds": _sums(self.phase_seconds, batch.phase_seconds),
                 "latencies": latencies,
                 "heap": _heap(self.heap, batch.heap or {}),
+                "table": self.table.plus(batch.table),
                 "left": self.left.plus(batch.left),
                 "right": self.right.plus(batch.right),
             }

@@ -20,6 +20,7 @@ from job.delivery.record_writer import RecordWriter
 from job.delivery.sink import RunningQuery
 from job.errors import QueryError
 from job.event_time.history import LINE_AFTER_START, LINE_EVERY, START
+from job.event_time.loading import Loading
 from job.event_time.partitions import Offsets, Partitions, labelled
 from job.join.live_watermark import LiveWatermark
 from job.plan.plan import JoinPlan
@@ -69,12 +70,13 @@ def first_state(
 ) -> State:
     """State of the driver at the start of a run."""
     run = Run(
-        {side: milliseconds(plan.side(side).watermark_delay) for side in SIDES},
+        {side: milliseconds(plan.side(side).watermark_delay) for side in plan.streams},
         phase,
         replay,
         {side: plan.side(side).partitions for side in SIDES},
     )
-    state = State(run, checkpoint.partitions, time.monotonic(), pacing=pacing)
+    loading = None if plan.table_side is None else Loading(plan.table_side)
+    state = State(run, checkpoint.partitions, time.monotonic(), pacing=pacing, loading=loading)
     if phase is not None:
         recorded, interrupted = checkpoint.recorded_interval, checkpoint.interrupted_interval
         state = replace(state, recorded=recorded, interrupted=interrupted)
@@ -304,11 +306,11 @@ class ControlLoop:
 
 
 def _no_calls(state: State) -> QueryError:
-    needs = (
-        "a changed query needs to read up to the cut"
-        if state.is_replaying
-        else "engine real_time needs to set the watermark"
-    )
+    needs = "engine real_time needs to set the watermark"
+    if state.is_replaying:
+        needs = "a changed query needs to read up to the cut"
+    elif state.run.phase is None:
+        needs = "a join with a table needs to read the table first"
     return QueryError(
         "Spark's Kafka source accepts no call into Python while it plans (the log has the reason), "
         f"which {needs}. Restart the process of the job",

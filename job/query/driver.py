@@ -38,12 +38,13 @@ Exactly-once delivery (writer/DeliveredParts.java) depends on two duties:
   one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from job.event_time.fair_reading import Reading, records_max, waiting_partitions
 from job.event_time.interval import Interval
+from job.event_time.loading import Loading
 from job.event_time.partitions import BatchRead, Offsets, Partitions
 from job.event_time.watermark import watermark_ms
 from job.plan.real_time import CAUGHT_UP_RECORDS, has_caught_up, is_behind
@@ -159,7 +160,7 @@ class Run:
     """What stays the same in a run."""
 
     delay_ms: Mapping[Side, int]
-    """`watermark_delay` of each side."""
+    """`watermark_delay` of each side that is a stream."""
     phase: Phase | None = None
     """None: the engine is micro_batch."""
     replay: Replay | None = None
@@ -193,6 +194,8 @@ class State:
     """Number of consecutive plans without a record to read."""
     small_batches: timedelta = timedelta()
     """Time of all batches of the catch-up that have left few records unread."""
+    loading: Loading | None = None
+    """How far the table is read. None: the join has no table."""
     topic_records: int | None = None
     """Sum of the ends of both topics when the last interval was planned. None: none was."""
 
@@ -211,9 +214,15 @@ class State:
         return self.is_replaying or self.interrupted is not None
 
     @property
+    def is_loading(self) -> bool:
+        """Whether the table is read, and not yet the stream."""
+        in_batches = self.run.phase is not Phase.REAL_TIME
+        return in_batches and self.loading is not None and not self.loading.is_over
+
+    @property
     def needs_calls(self) -> bool:
         """Whether Spark must call the job before each batch."""
-        return self.is_replaying or self.run.phase is not None
+        return self.is_replaying or self.run.phase is not None or self.loading is not None
 
     def is_repeating(self, next_offsets: Offsets) -> bool:
         """Whether a part of the interrupted interval is still to be read again."""
@@ -236,7 +245,8 @@ def decide(state: State, event: Event) -> Decision:
         case DurationRefused():
             return replace(state, pacing=state.pacing.refused(event.current)), []
         case BatchEnded():
-            ended = replace(state, latest={}, has_run=True)
+            loading = None if state.loading is None else state.loading.read(event.read.next_offsets)
+            ended = replace(state, latest={}, has_run=True, loading=loading)
             if state.replay is not None:
                 return _replay_batch_ended(ended, state.replay, event.read)
             return _batch_ended(ended, event)
@@ -244,6 +254,9 @@ def decide(state: State, event: Event) -> Decision:
 
 def _ends_requested(state: State, event: EndsRequested) -> Decision:
     latest = {side: ends for side, ends in state.latest.items() if side != event.side}
+    if state.loading is not None:
+        loading = state.loading.requested(event.side, event.starts, event.latest)
+        state = replace(state, loading=loading)
     ends = _ends(state, event)
     if ends is not None:
         return replace(state, latest={**latest, event.side: event.latest}), [ReadUpTo(ends)]
@@ -256,6 +269,10 @@ def _ends(state: State, event: EndsRequested) -> Mapping[int, int] | None:
         return state.replay.readable(state.replay_phase, event.side, event.latest)
     if state.run.phase is Phase.REAL_TIME:
         return None  # an interval has no planned end
+    if state.loading is not None:
+        limit = state.loading.limit(event.side, event.starts, event.latest)
+        if limit is not None:
+            return limit
     return state.reading.ends(event.side, event.starts, event.latest)
 
 
@@ -290,8 +307,10 @@ def _catch_up_batch_ended(state: State, now: float) -> Decision:
     took, unread = timedelta(seconds=now - state.planned_at), state.partitions.unread
     if unread <= CAUGHT_UP_RECORDS:
         state = replace(state, small_batches=state.small_batches + took)
-    if state.pacing.allows_intervals(now) and has_caught_up(
-        unread, batch=took, batches=state.small_batches
+    if (
+        state.pacing.allows_intervals(now)
+        and not state.is_loading
+        and has_caught_up(unread, batch=took, batches=state.small_batches)
     ):
         return state, [EndRun(Phase.REAL_TIME)]
     # The run that follows the repetition repeats nothing.
@@ -364,7 +383,7 @@ def _with_next_reading(state: State, before: Partitions) -> Decision:
     # In an even backlog no partition waits: partitions differ by less than one batch advances each.
     # The smallest advance counts, so that a sparse partition does not run ahead of a dense one.
     slack_ms = max(*state.run.delay_ms.values(), after.advance_ms(before))
-    reading = _reading(after, slack_ms, state.batches)
+    reading = _reading(after, slack_ms, state.batches, tuple(state.run.delay_ms))
     state = replace(state, reading=reading)
     if state.needs_calls:
         return state, []
@@ -373,7 +392,8 @@ def _with_next_reading(state: State, before: Partitions) -> Decision:
     return state, [ReleaseReading(side) for side in SIDES]
 
 
-def _reading(partitions: Partitions, slack_ms: int, batches: int) -> Reading:
-    return Reading(
-        waiting_partitions(partitions, slack_ms), records_max(batches, MAX_OFFSETS_PER_TRIGGER)
-    )
+def _reading(
+    partitions: Partitions, slack_ms: int, batches: int, sides: Sequence[Side] = SIDES
+) -> Reading:
+    waiting = waiting_partitions(partitions, slack_ms, sides)
+    return Reading(waiting, records_max(batches, MAX_OFFSETS_PER_TRIGGER))

@@ -139,7 +139,7 @@ class RunIdleness:
 
     def __init__(self, plan: JoinPlan, now: datetime) -> None:
         self._offsets: Mapping[Side, Mapping[int, int]] | None = None
-        self._sides = {side: _side_time(plan.side(side), now) for side in SIDES}
+        self._sides = {side: _side_time(plan.side(side), now) for side in plan.streams}
 
     def update(self, stats: QueryStats, topics: Topics, now: datetime) -> Mapping[Side, SideTime]:
         # In this order a batch that ends in between makes a side less idle, not more.

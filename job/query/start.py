@@ -57,9 +57,19 @@ class QueryStarter:
 
     @property
     def phase(self) -> Phase | None:
-        """Phase of the running query. None: the engine is micro_batch, or no query runs."""
+        """Phase of the running query, as JobStatus.phase."""
         loop = self._running
-        return None if loop is None else loop.state.run.phase
+        if loop is None:
+            return None
+        return Phase.LOADING_TABLE if loop.state.is_loading else loop.state.run.phase
+
+    @property
+    def table_records_left(self) -> int | None:
+        """As JobStatus.table_records_left."""
+        loop = self._running
+        if loop is None or not loop.state.is_loading or loop.state.loading is None:
+            return None
+        return loop.state.loading.records_left
 
     @property
     def raise_watermark(self) -> Callable[[int], None]:

@@ -22,6 +22,7 @@ from job.protocol.latency import LATENCY_WINDOW, latency_report
 from job.protocol.progress import (
     BatchProgress,
     HeapUse,
+    TableCounts,
     batch_progress,
     dead_letters_written,
     kept_back_results,
@@ -37,20 +38,19 @@ from job.spec.source_topics import ONE_TOPIC_EACH, SourceTopics
 BATCHES_KEPT = 100
 FAILURES_KEPT = 20
 
-
 _log = structlog.get_logger()
 
 
 class RowCounter(Protocol):
-    """Counts rows while the query runs; each count grows only with the rows of its run."""
+    """Counts since the start of a run. `state_rows`: by which the state has grown."""
 
     def late_rows(self, side: Side) -> int: ...
 
-    def state_rows(self, side: Side) -> int:
-        """Rows by which the state has grown."""
+    def state_rows(self, side: Side) -> int: ...
 
-    def heap(self, side: Side) -> HeapUse:
-        """Sums over all batches."""
+    def heap(self, side: Side) -> HeapUse: ...
+
+    def table(self) -> TableCounts: ...
 
 
 class QueryStats:
@@ -263,11 +263,13 @@ class QueryStats:
             sum(counter.late_rows(side) for side in SIDES),
             sum(counter.state_rows(side) for side in SIDES),
             {side: counter.heap(side) for side in SIDES},
+            counter.table(),
         )
         self._state_rows.add_batch(batch.batch_id, now.state_rows - before.state_rows, 0)
         late = batch.late_rows + now.late_rows - before.late_rows
         heap = {side: now.heap[side].plus(before.heap[side], sign=-1) for side in SIDES}
-        return batch.model_copy(update={"late_rows": late, "heap": heap})
+        table = now.table.plus(before.table, sign=-1)
+        return batch.model_copy(update={"late_rows": late, "heap": heap, "table": table})
 
     def _with_state_rows(self, batch: BatchProgress) -> BatchProgress:
         rows = self._state_rows.after(batch.batch_id)
@@ -305,7 +307,8 @@ class QueryStats:
             offsets = self.live_partitions.next_offsets
         times = {side: event_time_of(partitions, side).ms for side in SIDES}
         watermarks = {
-            side: None if ms is None else ms - delays_ms[side] for side, ms in times.items()
+            side: None if ms is None or side not in delays_ms else ms - delays_ms[side]
+            for side, ms in times.items()
         }
         return WatermarkLine(
             at_ms=at_ms,
@@ -385,6 +388,7 @@ class _Counted:
     late_rows: int = 0
     state_rows: int = 0
     heap: Mapping[Side, HeapUse] = field(default_factory=lambda: dict.fromkeys(SIDES, HeapUse()))
+    table: TableCounts = field(default_factory=TableCounts)
 
 
 def _with_latest_offsets(batch: BatchProgress, latest: Offsets) -> BatchProgress:

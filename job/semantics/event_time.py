@@ -57,6 +57,7 @@ class WatermarkTracker:
     """State of event time in the driver between two batches."""
 
     delays_ms: Mapping[Side, int]
+    """Of the sides that the watermark follows."""
     watermark_ms: int = INITIAL_WATERMARK_MS
     _newest_ms: dict[Side, dict[int, int]] = field(
         default_factory=lambda: {side: {} for side in SIDES}
@@ -82,7 +83,7 @@ class WatermarkTracker:
     @property
     def held_back_by(self) -> HeldBack | None:
         """Partition of the slower side whose backlog lowers the watermark. None: no partition."""
-        side = min(SIDES, key=lambda each: _or_lowest(self.side_watermark_ms(each)))
+        side = min(self.delays_ms, key=lambda each: _or_lowest(self.side_watermark_ms(each)))
         slowest = side_event_time(self._partitions.side(side)).held_back_by
         if slowest is None:
             return None

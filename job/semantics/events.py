@@ -87,8 +87,49 @@ class Evicted:
     null_padded: bool
 
 
+@dataclass(frozen=True)
+class Replaced:
+    """A record of a table is the row of its key. `row`: the record."""
+
+    side: Side
+    row: Row
+    before: Row | None
+    """None: the key had no row."""
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """A record of a table has removed the row of its key."""
+
+    side: Side
+    row: Row
+    before: Row | None
+    """None: the key had no row."""
+
+
+@dataclass(frozen=True)
+class Outdated:
+    """A record of a table changed nothing: a newer one of its key was read before or with it."""
+
+    side: Side
+    row: Row
+    newer: Row
+
+
+@dataclass(frozen=True)
+class NoMatch:
+    """A row of the stream was joined with no row of the table."""
+
+    side: Side
+    row: Row
+    version: Row | None
+    """Row of the key with which the condition is not met. None: the key had no row."""
+    null_padded: bool
+
+
+OfTable: TypeAlias = Replaced | Deleted | Outdated | NoMatch
 OfJoin: TypeAlias = (
-    Late | FailedPreJoinFilter | Matched | Stored | NotStored | RemovedByMatch | Evicted
+    Late | FailedPreJoinFilter | Matched | Stored | NotStored | RemovedByMatch | Evicted | OfTable
 )
 Event: TypeAlias = OfJoin | Duplicate | CannotMatch
 Observer: TypeAlias = Callable[[Event], None]

@@ -11,6 +11,7 @@ from job.semantics.event_time import BatchWatermarks, HeldBack, SideRead, Waterm
 from job.semantics.events import Observer, ignore_event
 from job.semantics.operator import JoinOperatorPlan, OperatorOutput, StreamingSymmetricHashJoin
 from job.semantics.rows import SIDES, Row, Side
+from job.semantics.table_join import TableJoin, TableJoinPlan
 
 
 @dataclass(frozen=True)
@@ -25,13 +26,17 @@ class Batch:
 class JoinQuery:
     def __init__(
         self,
-        plan: JoinOperatorPlan,
+        plan: JoinOperatorPlan | TableJoinPlan,
         tracker: WatermarkTracker,
         observer: Observer = ignore_event,
         deduplication: Mapping[Side, DeduplicationPlan] | None = None,
     ) -> None:
         """`deduplication`: plans of the deduplicated sides."""
-        self.operator = StreamingSymmetricHashJoin(plan, observer)
+        self.operator = (
+            TableJoin(plan, observer)
+            if isinstance(plan, TableJoinPlan)
+            else StreamingSymmetricHashJoin(plan, observer)
+        )
         self.deduplicators = {
             side: Deduplicator(side, of_side, observer)
             for side, of_side in (deduplication or {}).items()

@@ -108,7 +108,9 @@ class Simulator:
 
     def __init__(self, plan: SimulationPlan) -> None:
         self.plan = plan
-        delays = {side: milliseconds(plan.join.side(side).watermark_delay) for side in SIDES}
+        delays = {
+            side: milliseconds(plan.join.side(side).watermark_delay) for side in plan.join.streams
+        }
         self._log = _BatchLog()
         tracker = WatermarkTracker(delays)
         self._query = JoinQuery(plan.operator, tracker, self._note, plan.deduplication)
@@ -277,11 +279,13 @@ def simulate(
     Records with `batch` numbers are read in those batches. With `trigger_ms`, a batch reads the
     records with timestamps in one interval of a virtual clock. In both cases a record arrives in
     its batch, and no partition has a backlog. Otherwise all records exist from the start, and a
-    batch reads up to `batch_size` of each side, as Spark divides a backlog (backlog.py).
+    batch reads up to `batch_size` of each side, as Spark divides a backlog (backlog.py), a table
+    before its stream.
     """
     planned = simulation_plan(plan, rows)
     with closing(planned):
-        return list(_simulated(Simulator(planned), _batched(left, right, batch_size, trigger_ms)))
+        batches = _batched(left, right, batch_size, trigger_ms, plan.table_side)
+        return list(_simulated(Simulator(planned), batches))
 
 
 def _simulated(simulator: Simulator, batches: Sequence[PlannedBatch]) -> Iterator[SimulatedBatch]:
@@ -312,13 +316,18 @@ def _batched(
     right: Sequence[InputRecord],
     batch_size: int,
     trigger_ms: int | None,
+    table: Side | None,
 ) -> list[PlannedBatch]:
     if any(record.batch is not None for record in [*left, *right]):
         return _arriving(left, right, lambda record: record.batch or 0)
     if trigger_ms is not None:
         tick = trigger_ms * 1000
         return _arriving(left, right, lambda record: (record.timestamp_us or 0) // tick)
-    return list(backlog_batches(left, right, batch_size))
+    if table is None:
+        return list(backlog_batches(left, right, batch_size))
+    of_left = backlog_batches(left, (), batch_size)
+    of_right = backlog_batches((), right, batch_size)
+    return [*of_left, *of_right] if table == "left" else [*of_right, *of_left]
 
 
 def _arriving(

@@ -48,6 +48,8 @@ class DecodedRow:
     key: Key
     """Equal values are equal keys of Spark."""
     key_text: str
+    deletes_key: bool
+    """Whether it is a record of a table that removes the row of its key."""
     row_id: Key
     """Of `deduplicate`. Empty: the side has none, or the id contains a null."""
     message: str = ""
@@ -177,6 +179,7 @@ class SideReader:
             answer["one_sided"],
             tuple(answer[name] for name in self._parts),
             answer["named_key"] if self._explains else answer["key_text"],
+            answer["deletes"],
             () if None in row_id else row_id,
             answer.get("message") or "",
             self._nulls(answer),
@@ -197,7 +200,7 @@ def _columns(side: SidePlan) -> Iterator[str]:
 def _steps(plan: JoinPlan, side: SidePlan, *, explains: bool) -> Iterator[list[str]]:
     """As `decoded` in job/dataflow/sides.py, once the values and the keys are decoded."""
     yield from record_sql.steps(side, record_sql.EXPLAINED if explains else ())
-    passes = f"CASE WHEN reason IS NULL THEN {record_checks.passes(side)} END"
+    passes = f"CASE WHEN reason IS NULL THEN {record_checks.enters(side)} END"
     yield ["*", f"coalesce({passes}, false) AS is_kept"]
     if explains:
         yield ["*", "false AS is_late", "cast(NULL AS TIMESTAMP) AS late_watermark"]
@@ -241,7 +244,9 @@ def _facts(plan: JoinPlan, side: SidePlan) -> dict[str, str]:
         for value, null_safe in zip(values, plan.null_safe, strict=True)
         if not null_safe
     ]
+    deletes = "false" if side.table is None else record_checks.deletes_key(side)
     conditions = {
+        "deletes": deletes,
         "has_unequal_null": " OR ".join(unequal) or "false",
         "mirrored": _all(f"coalesce({part.sql}, false)" for part in side.mirrored),
         "one_sided": _all(plan.one_sided_condition(side.side)),

@@ -16,6 +16,7 @@ from job.semantics.rows import MICROS_PER_MS, Key, Row
 from job.semantics.simulated_output import SimulatedOutput
 from job.semantics.simulated_pairs import PairCondition
 from job.semantics.simulated_side import DecodedRow, SideReader
+from job.semantics.table_join import Place, TableJoinPlan
 from job.semantics.topic_records import TopicRecords
 from job.semantics.watermark_predicates import JoinCondition
 from job.spec.durations import milliseconds
@@ -50,7 +51,7 @@ class SimulationPlan:
     join: JoinPlan
     left: SimulatedSide
     right: SimulatedSide
-    operator: JoinOperatorPlan
+    operator: JoinOperatorPlan | TableJoinPlan
     pairs: PairCondition
     output: SimulatedOutput
     deduplication: Mapping[Side, DeduplicationPlan]
@@ -96,16 +97,14 @@ class _Planner:
         inputs = {side: self._side_input(side) for side in SIDES}
         of = (readers["left"], readers["right"])
         pairs = PairCondition(self._plan, of, self._rows)
-        has_window = self._plan.window is not None
-        operator = JoinOperatorPlan(
-            join_type=self._join_type,
-            left=inputs["left"],
-            right=inputs["right"],
-            condition=self._condition(),
-            post_join_filter=pairs.is_met,
-            key_time=self._key_time() if has_window or self._plan.event_time_in_key else _no_time,
-            processor=processor,
-        )
+        table = self._plan.table_side
+        if table is None:
+            operator: JoinOperatorPlan | TableJoinPlan = self._of_streams(inputs, pairs, processor)
+        else:
+            operator = TableJoinPlan(
+                *(self._join_type, table, inputs["left"], inputs["right"]),
+                *(pairs.is_met, _place_of, _deletes),
+            )
         return SimulationPlan(
             self._plan,
             sides["left"],
@@ -114,6 +113,20 @@ class _Planner:
             pairs,
             SimulatedOutput(self._plan, of, self._rows),
             {side: self._deduplication(side, sides[side]) for side in self._plan.deduplicated},
+        )
+
+    def _of_streams(
+        self, inputs: Mapping[Side, SideInput], pairs: PairCondition, processor: Processor | None
+    ) -> JoinOperatorPlan:
+        has_time_in_key = self._plan.window is not None or self._plan.event_time_in_key
+        return JoinOperatorPlan(
+            join_type=self._join_type,
+            left=inputs["left"],
+            right=inputs["right"],
+            condition=self._condition(),
+            post_join_filter=pairs.is_met,
+            key_time=self._key_time() if has_time_in_key else _no_time,
+            processor=processor,
         )
 
     def _side(self, side: Side, reader: SideReader) -> SimulatedSide:
@@ -207,6 +220,16 @@ class _Planner:
 
 def _late_time_of(row: Row) -> int | None:
     return row.late_time_us if isinstance(row, DecodedRow) else None
+
+
+def _place_of(row: Row) -> Place:
+    assert isinstance(row, DecodedRow)
+    return row.record.partition_of_side, row.record.offset
+
+
+def _deletes(row: Row) -> bool:
+    assert isinstance(row, DecodedRow)
+    return row.deletes_key
 
 
 def _no_time(_: Key) -> int | None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from job.spec.csv import CsvSpec
 from job.spec.deduplication import DeduplicationSpec
@@ -13,6 +13,7 @@ from job.spec.field_types import ColumnName, Expression, Rate, Topic, TopicPatte
 from job.spec.frozen import Frozen
 from job.spec.registry import default_subject, key_subject
 from job.spec.source_topics import TOPICS_MAX, SourceTopics
+from job.spec.table import TableField, with_defaults
 from job.spec.value_format import Envelope, Format, Operation, RecordKeyFormat
 from job.sql.time_zones import UTC
 
@@ -70,14 +71,20 @@ class SideSpec(Frozen):
     """Columns or expressions that must equal those of the other side, paired in order."""
     event_time: Expression
     """Event time: a TIMESTAMP column, or an expression of type TIMESTAMP such as
-    `timestamp_seconds(payload.ts)`."""
+    `timestamp_seconds(payload.ts)`. A table can omit it: the Kafka timestamp."""
     time_zone: str = UTC
     """Time zone of texts without an offset in TIMESTAMP columns, and of all expressions of this
     side: an IANA name such as `Asia/Shanghai`, or an offset such as `+08:00`. Expressions of `join`
     and `output` use UTC. The checkpoint freezes this setting."""
     watermark_delay: Delay
     """How far a row may be behind the newest event time of its side before it is late. At least
-    1 ms: with 0 Spark drops rows equal to the newest event time (apache/spark#56043)."""
+    1 ms: with 0 Spark drops rows equal to the newest event time (apache/spark#56043). A table can
+    omit it: it has no late rows."""
+    table: TableField | None = None
+    """Makes the side a table: `latest`, or a mapping with `version`, `delete` and `expected_keys`.
+    A row of the other side, the stream, joins the row that its key has in the table, at once. A
+    record of the table replaces the row of its key and has no result. The query reads the table to
+    its end before it reads the stream. The checkpoint freezes this setting."""
     filter: Expression | None = None
     """Condition on the records of this side. The others are counted and dropped before the join; a
     record on which it is false is no bad record. They advance the watermark if their event time is
@@ -97,6 +104,11 @@ class SideSpec(Frozen):
     expected_rate: Rate | None = None
     """Records per second of the topic. `streamjoin plan` uses it to estimate the resources of the
     join. It has no other effect."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_table(cls, written: Any) -> Any:
+        return with_defaults(written)
 
     @property
     def has_columns(self) -> bool:
@@ -130,10 +142,13 @@ class SideSpec(Frozen):
 
     @property
     def read_operations(self) -> list[Operation]:
+        if self.table is not None:
+            return list(Operation)
         return self.operations or [Operation.CREATE, Operation.READ]
 
     @property
     def drops_tombstones(self) -> bool:
+        """With an envelope, a delete has its own record before the tombstone."""
         return (self.on_tombstone or ("drop" if self.envelope else "bad_record")) == "drop"
 
     def contradictions(self) -> Iterator[str]:
@@ -141,6 +156,20 @@ class SideSpec(Frozen):
         yield from self._problems_of_formats()
         yield from self._problems_of_keys()
         yield from self._problems_of_envelopes()
+        yield from self._problems_of_tables()
+
+    def _problems_of_tables(self) -> Iterator[str]:
+        if self.table is None:
+            return
+        others = {
+            "deduplicate": "a newer record of a key replaces its row",
+            "idle_after": "a table that is read to its end delays no result",
+            "on_tombstone": "a record without a value deletes its key",
+            "operations": "a table applies all operations",
+        }
+        for name, reason in others.items():
+            if getattr(self, name) is not None:
+                yield f"is a table and has {name}, which a table does not use: {reason}; remove it"
 
     def _problems_of_envelopes(self) -> Iterator[str]:
         if self.envelope is not None and not self.format.has_envelopes:

@@ -16,6 +16,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from job.errors import SpecError
+from job.spec import table_join
 from job.spec.checkpoint import checkpoint_location
 from job.spec.document import parsed
 from job.spec.engine import Engine, RealTimeSpec
@@ -26,6 +27,7 @@ from job.spec.output import DeadLetterSpec, OutputSpec
 from job.spec.registry import SchemaRegistrySpec
 from job.spec.security import KafkaSecurity
 from job.spec.side_spec import SideSpec
+from job.spec.sides import SIDES
 from job.spec.start_positions import NamedStart
 from job.spec.text import problems_of
 from job.spec.value_format import Format
@@ -99,7 +101,8 @@ class JoinSpec(Frozen):
     path."""
     start_from: NamedStart = "earliest"
     """Start position of the first start: `earliest`, `latest`, or an ISO-8601 time with an offset
-    from UTC, such as `2026-01-31T12:00:00Z`. Later starts continue from the checkpoint."""
+    from UTC, such as `2026-01-31T12:00:00Z`. Later starts continue from the checkpoint. A table is
+    read from its beginning."""
     dead_letter: DeadLetterSpec | None = None
     """Dead-letter topic. Set exactly one of `dead_letter` and `on_bad_record`."""
     on_bad_record: Literal["drop", "fail"] | None = None
@@ -125,6 +128,23 @@ class JoinSpec(Frozen):
         yield from self._problems_of_the_registry()
         yield from self._problems_of_keys()
         yield from self._problems_of_topics()
+        yield from self._problems_of_tables()
+
+    def _problems_of_tables(self) -> Iterator[str | Contradiction]:
+        sides = dict(zip(SIDES, (self.left, self.right), strict=True))
+        tables = [side for side, written in sides.items() if written.table is not None]
+        if len(tables) == len(SIDES):
+            yield (
+                "has a table on both sides: a join needs a stream, whose rows have the results. "
+                "Remove left.table or right.table"
+            )
+        elif tables:
+            yield from table_join.problems(self.join, tables[0])
+            if self.on_late_row == "dead_letter":
+                yield (
+                    f"has `on_late_row: dead_letter` and a table ({tables[0]}.table), with which "
+                    "no row is late: remove on_late_row"
+                )
 
     def _problems_of_bad_records(self) -> Iterator[str]:
         if self.dead_letter is None and self.on_bad_record is None:

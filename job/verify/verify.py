@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from job.api.client import JobClient
 from job.api.query import QueryView
 from job.check.reading import with_topics_of
-from job.errors import ConflictError, JobUnavailableError, TopicError
+from job.errors import ConflictError, JobUnavailableError, RequestError, TopicError
 from job.instants import to_epoch_ms
 from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.security import kafka_access, librdkafka_settings
@@ -30,6 +30,13 @@ def verify_output(
 
     Raises StreamjoinError, JobUnavailableError if no job answers and `until_ms` is None.
     """
+    if plan.table_side is not None:
+        raise RequestError(
+            "output verify does not compare the results of a join with a table: which row of the "
+            "table a result has depends on when both records were read. The header "
+            "streamjoin-table of a result names it, and `streamjoin explain` shows the records of "
+            "a key"
+        )
     access = kafka_access(plan.bootstrap_servers, plan.security, plan.schema_registry)
     kafka, settings = KafkaAdmin(access), librdkafka_settings(access)
     if plan.has_topic_patterns:

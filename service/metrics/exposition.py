@@ -20,6 +20,7 @@ from service.metrics.metric import Metric, Snapshot, gauge
 from service.metrics.query import QUERY
 from service.metrics.records import RECORDS
 from service.metrics.state import STATE
+from service.metrics.table import TABLE
 from service.version import VERSION
 
 SERVICE: tuple[Metric[JobStatus | None], ...] = (
@@ -42,6 +43,7 @@ JOB: dict[str, tuple[Metric[Snapshot], ...]] = {
     "Event time": EVENT_TIME,
     "Kafka": KAFKA,
     "Join state": STATE,
+    "Table": TABLE,
 }
 METRICS: dict[str, tuple[Metric[Any], ...]] = {"Service": SERVICE, **JOB}
 """All metrics, by subject."""

@@ -50,8 +50,9 @@ QUERY: tuple[Metric[Snapshot], ...] = (
     ),
     gauge(
         "query_phase",
-        "1 for the current phase of the query, 0 for the other: catch_up in micro-batches, "
-        "real_time in intervals. Only while a query with engine real_time is running.",
+        "1 for the current phase of the query, 0 for the others: catch_up in micro-batches, "
+        "real_time in intervals, loading_table while a table is read before its stream. Only while "
+        "a query with engine real_time is running, or reads a table.",
         _phases,
         "phase",
     ),

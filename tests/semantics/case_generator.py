@@ -4,6 +4,7 @@ The simplest option is the first of each choice, because hypothesis shrinks towa
 """
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -93,6 +94,53 @@ def cases(draw: st.DrawFn) -> Case:
     }
     steps = draw(_steps(times))
     return Case(spec, steps, draw(st.sampled_from([1, 1, 1, 2, 3])))
+
+
+@st.composite
+def table_cases(draw: st.DrawFn) -> Case:
+    """Joins of a stream with a table, whose key is in the record or in the value."""
+    case = draw(cases())
+    table = draw(st.sampled_from(["right", "right", "left"]))
+    stream = "left" if table == "right" else "right"
+    of_stream = [f"{stream}_{kind}" for kind in ("outer", "semi", "anti")]
+    join_type = draw(st.sampled_from(["inner", *of_stream[:1], *of_stream]))
+    keys = draw(st.sampled_from(_TABLE_KEYS))
+    null_safe = draw(st.sampled_from([False, False, True]))
+    condition = draw(_conditions(join_type))
+    spec = {
+        **case.spec,
+        "join": {"type": join_type, "null_safe": null_safe, **condition},
+        "output": draw(_outputs(join_type)),
+    }
+    for side, key in zip((stream, table), keys, strict=True):
+        spec[side] = {**spec[side], "key": list(key)}
+        spec[side].pop("deduplicate", None)
+    spec[table]["table"] = draw(st.sampled_from(["latest", "latest", *_TABLES]))
+    if draw(st.booleans()):
+        del spec[table]["event_time"], spec[table]["watermark_delay"]
+    steps = [draw(_with_table_records(step, table)) for step in case.steps]
+    return Case(spec, steps, case.partitions)
+
+
+_TABLE_KEYS = [(["k"], ["cast(record_key as int)"]), (["k"], ["cast(record_key as int)"])]
+_TABLE_KEYS += [(["g", "k"], ["g", "try_cast(record_key as int)"]), (["k"], ["k"])]
+_TABLES = [{"version": "latest", "delete": delete} for delete in ("v = 0", "s = 'x'")]
+
+
+@st.composite
+def _with_table_records(draw: st.DrawFn, step: Step, table: str) -> Step:
+    """The step with record keys on the side of the table, and with tombstones."""
+    if not isinstance(step, Data):
+        return step
+    records = [
+        {
+            "value": record.value if draw(st.integers(0, 4)) else None,
+            "partition": record.partition,
+            "key": draw(st.sampled_from(["0", "1", "1", "2", None])),
+        }
+        for record in records_of_jsonl(getattr(step, table), ROWS)
+    ]
+    return replace(step, **{table: [json.dumps(record) for record in records]})
 
 
 @st.composite

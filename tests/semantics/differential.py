@@ -16,7 +16,7 @@ from dataclasses import replace
 from unittest import SkipTest
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
-from hypothesis.strategies import integers
+from hypothesis.strategies import SearchStrategy, integers
 from pyspark.sql import SparkSession
 
 from job.semantics.operator import Processor
@@ -168,16 +168,17 @@ def run_many(
     first_seed: int = 0,
     real_time: bool = False,
     check_case: Check | None = None,
+    of: SearchStrategy[Case] | None = None,
 ) -> None:
     """Run `count` cases, or fewer if the time is over; raises the shrunk first difference.
 
-    `check_case`: instead of `check`.
+    `check_case`: instead of `check`. `of`: the cases, instead of those of two streams.
 
     A micro-batch of a few rows leaves cores idle, so the cases run on several threads, each with
     its own session and seed: the same cases every time. The first difference ends all threads.
     """
     deadline = None if seconds is None else time.monotonic() + seconds
-    search = _Search(statistics, deadline, check_case, real_time=real_time)
+    search = _Search(statistics, deadline, check_case, of, real_time=real_time)
     seeds = range(first_seed, first_seed + count)
     with ThreadPoolExecutor(WORKERS) as pool:
         runs = [
@@ -197,9 +198,11 @@ class _Search:
         statistics: Statistics,
         deadline: float | None,
         check_case: Check | None,
+        of: SearchStrategy[Case] | None,
         *,
         real_time: bool,
     ) -> None:
+        self._cases = cases() if of is None else of
         self._real_time = real_time
         self._check_case = check_case or self._check
         self._statistics = statistics
@@ -230,7 +233,7 @@ class _Search:
         )
         # The second example always differs in the first choice. That choice must not be the
         # join type, which would then rarely be inner.
-        @given(integers(0, 1_000_000), cases())
+        @given(integers(0, 1_000_000), self._cases)
         def differential(_: int, case: Case) -> None:
             self._skip_if_over()
             if not found and not _has_records(case):

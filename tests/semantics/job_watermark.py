@@ -26,7 +26,7 @@ class JobWatermark:
         self.unread: Mapping[Side, Mapping[int, int]] = {side: {} for side in SIDES}
         """Number of unread records by partition; 0 for a missing partition."""
         self._delay_ms: dict[Side, int] = {
-            side: milliseconds(plan.side(side).watermark_delay) for side in SIDES
+            side: milliseconds(plan.side(side).watermark_delay) for side in plan.streams
         }
         self._partitions = partitions
 

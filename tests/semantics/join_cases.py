@@ -11,6 +11,7 @@ import yaml
 
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
+from job.plan.result_id import TABLE_HEADER
 from job.semantics.backlog import PlannedBatch
 from job.semantics.input_records import InputRecord, records_of_jsonl
 from job.semantics.operator import Processor
@@ -202,8 +203,18 @@ def _specified_batch(plan: JoinPlan, batch: SimulatedBatch) -> Batch:
 
 
 def _output(plan: JoinPlan, record: OutputRecord) -> tuple[str, str, str]:
-    texts = json.dumps([record.key, record.headers, record.timestamp_ms])
+    headers = {**_table_header(plan, record), **record.headers}
+    texts = json.dumps([record.key, headers, record.timestamp_ms])
     return _id(plan, record.left, record.right), texts, canonical(record.value)
+
+
+def _table_header(plan: JoinPlan, record: OutputRecord) -> dict[str, str | None]:
+    side = plan.table_side
+    if side is None or side not in plan.join_type.shown_sides:
+        return {}
+    row = record.left if side == "left" else record.right
+    place = None if row is None else f"{plan.side(side).topic}/{row.partition}/{row.offset}"
+    return {TABLE_HEADER: place}
 
 
 def _id(plan: JoinPlan, left: InputRecord | None, right: InputRecord | None) -> str:
@@ -211,7 +222,7 @@ def _id(plan: JoinPlan, left: InputRecord | None, right: InputRecord | None) -> 
         "" if found is None else f"{plan.side(side).topic}/{found.partition}/{found.offset}"
         for side, found in zip(SIDES, (left, right), strict=True)
     ]
-    shown = plan.join_type.shown_sides
+    shown = plan.identified_sides
     return "|".join(
         place if side in shown else "" for side, place in zip(SIDES, places, strict=True)
     )

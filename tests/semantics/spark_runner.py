@@ -88,7 +88,9 @@ class Run:
             running = self._feed(waiting)
 
         name = f"{_STREAMING}noDataMicroBatches.enabled"
-        with conf(self._spark, {name: str(phase.runs_batches_without_data).lower()}):
+        # The job runs none in a join with a table (tuning.TABLE_CONF).
+        runs = phase.runs_batches_without_data and self._plan.table_side is None
+        with conf(self._spark, {name: str(runs).lower()}):
             query = self._start(on_batch)
             watermark.query.set_result(query)
             try:

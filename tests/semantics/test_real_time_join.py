@@ -87,7 +87,7 @@ PLANTED: Mapping[str, Planted] = {
         "Eviction.java", "if (!rows.isMatched(row)) {", "if (false) {",
         "output",
     ),
-    "not_written": Planted("StreamJoin.java", "state.write();", "", "output", heap=HEAPS[1]),
+    "not_written": Planted("JoinProcessor.java", "state.write();", "", "output", heap=HEAPS[1]),
     "mark_not_written": Planted(
         "SlotRows.java", "toMark[marks++] = row;", "", "output", heap=HEAPS[1]
     ),

@@ -59,6 +59,17 @@ JOINS: dict[str, dict[str, Any]] = {
         "schema_registry": {"url": "http://localhost:8081"},
         "output__format": "avro",
     },
+    "table": {
+        "join": {"type": "left_outer", "condition": "right.user <> 'bot'"},
+        "left__expected_rate": 2_000,
+        "right": {
+            "topic": "users",
+            "schema": "user STRING, op STRING",
+            "key": ["cast(record_key AS BIGINT)"],
+            "table": {"version": "latest", "delete": "op = 'd'", "expected_keys": 1_000_000},
+            "expected_rate": 10,
+        },
+    },
     "left_anti": {"join__type": "left_anti", "output__columns": {"ad_id": "left.ad_id"}},
     "right_semi": {"join__type": "right_semi", "output__columns": {"ad_id": "right.ad_id"}},
     "unbounded": {

@@ -13,7 +13,7 @@ from tests.sql_worker import ROWS, SQL
 
 ROOT = Path(__file__).parents[3]
 # The first block is the complete spec of the README, which the others change.
-NAMES = ("README.md", "docs/patterns.md", "docs/event-time.md", "docs/cdc.md")
+NAMES = ("README.md", "docs/patterns.md", "docs/event-time.md", "docs/cdc.md", "docs/tables.md")
 PAGES = "".join((ROOT / name).read_text() for name in NAMES)
 BLOCKS = [yaml.safe_load(body) for body in re.findall(r"```yaml\n(.*?)```", PAGES, re.DOTALL)]
 PATTERNS = [block for block in BLOCKS if "tests" in block]
@@ -51,5 +51,8 @@ def test_self_join_several_topics_and_foreign_key_join_are_among_them() -> None:
         ("readings", "alarms"),
         ("meter_readings", "tariffs"),
         ("shop.public.orders", "shop.public.customers"),
+        ("orders", "customers"),
+        ("loans", "books"),
+        ("orders", "shop.public.customers"),
     ]
     assert expected == topics

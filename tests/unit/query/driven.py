@@ -42,7 +42,9 @@ def both(offset: int) -> Offsets:
 class Driven:
     def __init__(self, phase: Phase | None = None, replay: Any = None, **fields: Any) -> None:
         """`fields`: of the first state."""
-        run = Run(DELAY_MS, phase, replay, {"left": 1, "right": 1})
+        loading = fields.get("loading")
+        delays = {s: ms for s, ms in DELAY_MS.items() if not loading or s != loading.table}
+        run = Run(delays, phase, replay, {"left": 1, "right": 1})
         fields = {"partitions": Partitions.none(), "planned_at": 0.0, **fields}
         self.state = State(run, **fields)
         self.now = 0.0

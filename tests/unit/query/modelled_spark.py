@@ -27,9 +27,11 @@ RECORDS = 60
 _STEPS_MAX = 2_000
 
 _PLAN: Any = SimpleNamespace(
+    streams=SIDES,
+    table_side=None,
     side=lambda side: SimpleNamespace(
         watermark_delay=timedelta(milliseconds=DELAY_MS[side]), partitions=len(PARTITIONS)
-    )
+    ),
 )
 
 Topics = dict[Side, dict[int, list[int]]]

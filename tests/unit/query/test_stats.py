@@ -8,7 +8,7 @@ from threading import Thread
 from job.errors import BrokerError
 from job.event_time.partitions import Offsets, Partition, PartitionRead, Partitions, Reads
 from job.protocol.latency import LATENCY_WINDOW
-from job.protocol.progress import BatchProgress, HeapUse
+from job.protocol.progress import BatchProgress, HeapUse, TableCounts
 from job.protocol.totals import LiveFigures
 from job.query.stats import BATCHES_KEPT, FAILURES_KEPT, QueryStats
 from job.spec.source_topics import ONE_TOPIC_EACH
@@ -224,6 +224,9 @@ class Counter:
 
     def heap(self, side: str) -> HeapUse:
         return HeapUse(slots_loaded=self.late_rows(side))
+
+    def table(self) -> TableCounts:
+        return TableCounts(keys_moved=self.late)
 
 
 def test_late_rows_and_state_of_the_real_time_engine_are_those_of_its_counter() -> None:

@@ -50,6 +50,8 @@ def test_query_has_its_last_batch_lag_and_watermark(path: Path) -> None:
         "diagnosis": "30 results were written.",
         "allowed_commands": ["pause", "resume", "stop", "restart"],
         "phase": "real_time",
+        "table": None,
+        "table_records_left": None,
         "query_id": "query-1",
         "run_id": "run-2",
         "started_at": "2026-11-20T12:00:00Z",
@@ -155,7 +157,7 @@ def test_unknown_figures_are_null_before_the_first_batch(path: Path) -> None:
         "phase", "query_id", "run_id", "last_progress_at", "last_batch", "watermark",
         "last_failure", "watermark_held_back_by", "watermark_held_back_by_partition",
         "watermark_delay_seconds", "state_counted_at", "brokers", "last_reset", "last_change",
-        "change", "filter_change", "latency",
+        "change", "filter_change", "latency", "table", "table_records_left",
     }  # fmt: skip
     assert unknown == {name for name, value in body.items() if value is None}
     assert {

@@ -78,12 +78,22 @@ def test_invalid_expression_in_every_field_is_reported_for_each() -> None:
         else:
             target[name] = "nope"
         expected.add(field)
+    # A table has other expressions than a stream.
+    table = {**document["right"], "event_time": "nope"}
     for side in ("left", "right"):
+        del document[side]["table"]
         document[side]["event_time"] = "nope"
         document[side]["deduplicate"]["within"] = "1 hour"
 
     assert len(expected) > 12
-    assert expected == set(problems(yaml.safe_dump(document)))
+    of_tables = {"left.table.delete", "right.table.delete"}
+    assert expected - of_tables == set(problems(yaml.safe_dump(document)))
+    del table["deduplicate"]
+    table["table"]["version"] = "latest"
+    join = {"type": "inner"}
+    assert "right.table.delete" in problems(
+        yaml.safe_dump({**document, "right": table, "join": join})
+    )
 
 
 def test_every_contradiction_is_reported() -> None:

@@ -14,7 +14,9 @@ NAMES = {metric.name for metric in DEFINITIONS}
 FULL = status_after(batch()).model_copy(
     update={
         "totals": status_after(batch()).totals.with_failure("broker").with_restart(),
-        "phase": Phase.CATCH_UP,
+        "phase": Phase.LOADING_TABLE,
+        "table": "right",
+        "table_records_left": 70,
         "lineage_events": {"sent": 3, "dropped": 1},
     }
 )

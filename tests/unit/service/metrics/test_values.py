@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from job.protocol.progress import TableCounts
 from job.protocol.reasons import REASONS
 from job.protocol.reports import BrokerReport, SideOffsets
 from job.protocol.status import Phase, QueryState
@@ -29,6 +30,8 @@ TESTED_BELOW = (
     "query_phase",
     "build",
     "end_to",
+    "table",
+    "without_version",
 )
 
 
@@ -69,7 +72,7 @@ def test_values_are_those_of_the_status() -> None:
         "streamjoin_state_count_timestamp_seconds": NOW_SECONDS,
         "streamjoin_state_count_unmatched_rows{side=left}": 42,
         "streamjoin_watermark_held_back{side=left}": 0,
-        "streamjoin_watermark_held_back{side=right}": 1,
+        "streamjoin_watermark_held_back{side=right}": 0,
         "streamjoin_event_time_max_timestamp_seconds{side=left}": NOW_SECONDS - 2.5,
         "streamjoin_event_time_max_timestamp_seconds{side=right}": NOW_SECONDS - 4,
         "streamjoin_input_records_total{side=left}": 20,
@@ -186,6 +189,7 @@ def test_exactly_one_state_is_one(state: QueryState) -> None:
 def test_phase_is_a_metric_of_the_real_time_engine_only() -> None:
     assert {
         "streamjoin_query_phase{phase=catch_up}": 0,
+        "streamjoin_query_phase{phase=loading_table}": 0,
         "streamjoin_query_phase{phase=real_time}": 1,
     } == only(samples(status(phase=Phase.REAL_TIME)), "query_phase")
     assert {} == only(samples(status()), "query_phase")
@@ -225,3 +229,20 @@ def test_records_deleted_before_they_were_read_show_as_negative_headroom() -> No
     values = samples(FULL.model_copy(update={"brokers": broker_report(left=left)}))
 
     assert -5 == values["streamjoin_retention_headroom_offsets{partition=0,side=left}"]
+
+
+# --- Tables
+
+
+def test_table_has_its_own_metrics() -> None:
+    counts = TableCounts(rows_without_version=5, keys_moved=2)
+    made = status_after(batch(state_rows=400, table=counts), batch(state_rows=300, table=counts))
+    values = samples(made.model_copy(update={"table": "right", "table_records_left": 70}))
+
+    assert {
+        "streamjoin_table_rows": 300,
+        "streamjoin_table_loading_records": 70,
+        "streamjoin_table_keys_moved_total": 4,
+    } == only(values, "table")
+    assert 10 == values["streamjoin_rows_without_version_total{reason=no_key}"]
+    assert {} == only(samples(made), "table")

@@ -1,0 +1,86 @@
+"""Decides what happened to a record in a join with a table. Pure.
+
+Which row of the table a row of the stream got depends on when it was read: only its result shows
+it.
+"""
+
+from job.explain import cause_types as kinds
+from job.explain.cause_types import Cause, NoMatch
+from job.explain.facts import Facts, KeyRecord, NoMatchPossible, NullKey
+from job.spec.sides import OTHER_SIDE
+
+
+def cause(facts: Facts, record: KeyRecord, not_joined: Cause | None) -> Cause:
+    """`not_joined`: why the record does not enter the join. None: it does."""
+    if record.side == facts.plan.table_side:
+        return not_joined or _in_table(facts, record)
+    results = facts.results_of(record)
+    if not results:
+        return not_joined or _without_result(facts, record)
+    table = OTHER_SIDE[record.side]
+    if table in results[0].records:
+        return kinds.Matched(results[0].records[table], tuple(results))
+    if facts.plan.join_type.semi_side == record.side:
+        return kinds.Matched(None, tuple(results))
+    if isinstance(record.problem, NullKey | NoMatchPossible):
+        return kinds.EmittedUnmatched(results[0], record.problem)
+    return kinds.UnmatchedAtOnce(results[0], _no_match(facts, record))
+
+
+def _in_table(facts: Facts, record: KeyRecord) -> Cause:
+    if record.deletes_key:
+        return kinds.DeletedKey()
+    following = _versions(facts)
+    next_one = next((each for each in following if _order(each) > _order(record)), None)
+    results = len(facts.results_of(record))
+    if next_one is None:
+        return kinds.InTable(None, is_deleted=False, results=results)
+    return kinds.InTable(next_one.place, is_deleted=next_one.deletes_key, results=results)
+
+
+def _versions(facts: Facts) -> list[KeyRecord]:
+    """The records of the table with the key that were read, in their order."""
+    table = facts.plan.table_side
+    found = [each for each in facts.records if each.side == table and each.problem is None]
+    return sorted((each for each in found if each.row not in facts.unread), key=_order)
+
+
+def _order(record: KeyRecord) -> tuple[int, int, int]:
+    return record.written_ms or 0, record.partition, record.place.offset
+
+
+def _without_result(facts: Facts, record: KeyRecord) -> Cause:
+    """No result of the row was found."""
+    plan = facts.plan
+    letter = facts.result_letters.get(frozenset((record.row,)))
+    if letter is not None:
+        return kinds.ResultNotWritten(None, letter.reason, letter)
+    for other in reversed(facts.others(record)):
+        letter = facts.result_letters.get(frozenset((record.row, other.row)))
+        if letter is not None:
+            return kinds.ResultNotWritten(other.place, letter.reason, letter)
+        pair = facts.pair(record, other)
+        if pair is not None and pair.matches:
+            if plan.join_type.anti_side is not None:
+                return kinds.MatchNotEmitted(other.place)
+            if not pair.passes_filter:
+                return kinds.ResultFiltered(other.place, pair.filter_is_null, pair.earlier_filter)
+    if record.side in plan.join_type.outer_sides:
+        if not record.passes_alone:
+            return kinds.ResultFiltered(
+                None, record.alone_filter_is_null, record.alone_earlier_filter
+            )
+        return kinds.ResultNotFound(None)
+    return kinds.UnmatchedAtOnce(None, _no_match(facts, record))
+
+
+def _no_match(facts: Facts, record: KeyRecord) -> NoMatch:
+    table = OTHER_SIDE[record.side]
+    versions = _versions(facts)
+    if not versions:
+        return kinds.NoRow(table)
+    newest = versions[-1]
+    pair = facts.pair(record, newest)
+    if pair is not None and not pair.meets_condition and not newest.deletes_key:
+        return kinds.ConditionFalse(newest.place)
+    return kinds.NotInTable(newest.place)

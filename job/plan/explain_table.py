@@ -1,0 +1,63 @@
+"""Parts of `streamjoin plan` about a side that is a table."""
+
+from collections.abc import Iterator
+
+from job.plan.capacity import Load
+from job.plan.explain_load import rounded, size
+from job.plan.plan import JoinPlan
+from job.plan.side_plan import SidePlan
+from job.spec.sides import OTHER_SIDE, Side
+
+
+def emission_lines(plan: JoinPlan, table: Side) -> Iterator[tuple[str, str]]:
+    """When a row of the stream has its result."""
+    stream = OTHER_SIDE[table]
+    if not plan.join_type.outer_sides:
+        yield "unmatched rows", "are not emitted"
+    else:
+        yield f"unmatched {stream}", "at once: its key has no row in the table, or the condition is"
+        yield "", "not met"
+    yield "table", f"a record of the {table} side has no result: it changes the row of its key"
+
+
+def loading_lines(plan: JoinPlan, table: Side) -> Iterator[tuple[str, str]]:
+    """What the query reads first."""
+    side, stream = plan.side(table), OTHER_SIDE[table]
+    yield table, f"topic {side.topic}, from its beginning: the row of a key is that of the largest"
+    yield "", f"offset that was read. {deletes(side)} deletes it"
+    yield (
+        "at each start",
+        f"the query reads the {table} side up to its present end, and no record of",
+    )
+    yield "", f"the {stream} side before. Later each batch reads the table to its end"
+    yield "", f"before it joins: a {stream} row joins what was in the table before it"
+    if plan.real_time is not None:
+        yield "", "In real time both topics are read at the same time: a record of the"
+        yield "", "table is applied some milliseconds after it was written"
+    yield "repetition", "after a failure of a batch the results are the same. With engine real_time"
+    yield "", "a row whose result is not written yet may get a newer row of the table"
+
+
+def deletes(side: SidePlan) -> str:
+    """The records that delete the row of their key."""
+    assert side.table is not None, "the side is a table"
+    records = ["a record without a value" if side.envelope is None else "the operation delete"]
+    if side.filter is not None and side.envelope is None:
+        records.append(f"one that fails {side.filter.text}")
+    if side.table.delete is not None:
+        records.append(f"one with {side.table.delete.text}")
+    text = records[0] if len(records) == 1 else f"{', '.join(records[:-1])} or {records[-1]}"
+    return text[0].upper() + text[1:]
+
+
+def retention_text(table: Side, side: Side) -> str:
+    if side == table:
+        return "the newest row of each key is kept until a record deletes it"
+    return "not stored: a row is joined when it is read"
+
+
+def state_text(table: Side, load: Load | None) -> str:
+    kept = f"one row for each key of the {table} side, which no time bounds"
+    if load is None or load.rows is None or load.state_bytes is None:
+        return f"{kept}; set {table}.table.expected_keys and expected_rate for an estimate"
+    return f"{kept}; about {rounded(load.rows)} rows, {size(load.state_bytes)} on disk"

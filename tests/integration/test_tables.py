@@ -1,0 +1,154 @@
+"""A stream joined with a table, Kafka to Kafka, in both engines: what is in the table before a
+record of the stream, and what changes later."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.local.kafka import EmbeddedKafka
+from job.protocol.status import JobStatus, Phase
+from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jvms import SharedJvm
+from tests.integration.topics import Received, Sent, consume_all, produce
+from tests.polling import wait_until
+
+SPEC = """
+name: enriched_{engine}
+engine: {engine}
+kafka: {{bootstrap_servers: "{servers}"}}
+left:
+  topic: {name}.orders
+  schema: id INT, customer INT
+  key: [customer]
+  event_time: record_timestamp
+  watermark_delay: 1 second
+right:
+  topic: {name}.customers
+  schema: tier STRING
+  key: [cast(record_key AS INT)]
+  table: latest
+join: {{type: left_outer}}
+output:
+  topic: {name}.out
+  key: id
+  columns: {{id: left.id, customer: left.customer, tier: right.tier}}
+  delivery: exactly_once
+checkpoint: {checkpoint}
+on_bad_record: drop
+"""
+CUSTOMERS = 3_000
+"""More than the first batch of a table reads."""
+ENGINES = ("micro_batch", "real_time")
+
+
+@pytest.fixture(scope="module")
+def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
+    with SharedJvm(tmp_path_factory.mktemp("jvm")) as shared:
+        yield shared
+
+
+class Topics:
+    def __init__(self, kafka: EmbeddedKafka, engine: str, folder: Path) -> None:
+        self._servers = kafka.bootstrap_servers
+        self._name = f"tables.{engine}"
+        kafka.create_topics({f"{self._name}.orders": 2, f"{self._name}.out": 2})
+        kafka.create_topics({f"{self._name}.customers": 3})
+        self.spec = SPEC.format(
+            engine=engine, name=self._name, servers=self._servers, checkpoint=folder / "checkpoint"
+        )
+        self._orders = 0
+
+    def customers(self, tiers: dict[int, str | None]) -> None:
+        """Records of the table. None: a tombstone."""
+        records = (
+            Sent(None if tier is None else {"tier": tier}, key=str(customer))
+            for customer, tier in tiers.items()
+        )
+        produce(self._servers, f"{self._name}.customers", records)
+
+    def order(self, *customers: int | None) -> None:
+        first, self._orders = self._orders, self._orders + len(customers)
+        orders: list[Any] = [
+            {"id": first + n, "customer": customer} for n, customer in enumerate(customers)
+        ]
+        produce(self._servers, f"{self._name}.orders", orders)
+
+    def results(self) -> dict[int, Received]:
+        """By order: one each."""
+        found = consume_all(self._servers, f"{self._name}.out")
+        by_id = {record.value["id"]: record for record in found}
+        assert len(by_id) == len(found)
+        return by_id
+
+    def wait_for_results(self) -> dict[int, Received]:
+        """Once each order has one."""
+
+        def all_results() -> dict[int, Received] | None:
+            results = self.results()
+            return results if len(results) == self._orders else None
+
+        return wait_until(all_results, START_SECONDS, f"{self._orders} orders have a result")
+
+    def tiers(self) -> list[str | None]:
+        """Of all orders, in their order."""
+        results = self.wait_for_results()
+        return [results[number].value["tier"] for number in range(self._orders)]
+
+
+def is_running(engine: str, status: JobStatus) -> bool:
+    return status.phase is (Phase.REAL_TIME if engine == "real_time" else None)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_order_gets_what_the_table_has(
+    engine: str, kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
+) -> None:
+    topics = Topics(kafka, engine, tmp_path)
+    topics.order(*range(0, CUSTOMERS, 3), CUSTOMERS + 1, None)
+    topics.customers(dict.fromkeys(range(CUSTOMERS), "old"))
+    topics.customers({customer: f"tier {customer}" for customer in range(CUSTOMERS)})
+    topics.customers({0: None})
+    with Job(topics.spec, tmp_path, jvm) as job:
+        # Nothing that was in the table at the start is missed.
+        expected = [None, *(f"tier {each}" for each in range(3, CUSTOMERS, 3)), None, None]
+        assert expected == topics.tiers()
+        status = job.wait_for(lambda each: is_running(engine, each), "the table is read")
+        assert status.table_records_left is None
+
+        topics.customers({1: "changed", 2: None, CUSTOMERS: "new"})
+        if engine == "real_time":
+            wait_for_change(topics)
+        topics.order(1, 2, 4, CUSTOMERS)
+        assert ["changed", None, "tier 4", "new"] == topics.tiers()[-4:]
+
+        # What changes while no job runs is read before the stream, too.
+        job.kill_tree()
+        jvm.discard()
+        topics.order(1, 2, 4, 5)
+        topics.customers({1: "while stopped", 2: "again", 4: None})
+        job.start()
+        assert ["while stopped", "again", None, "tier 5"] == topics.tiers()[-4:]
+
+    results = topics.results()
+    assert all(record.result_id.endswith("|") for record in results.values())
+    for record in results.values():
+        place = record.headers["streamjoin-table"]
+        is_matched = record.value["tier"] is not None
+        assert is_matched == (place is not None), record
+        assert place is None or place.startswith(f"tables.{engine}.customers/")
+    assert status.totals.unmatched_results == 3
+    assert status.totals.table.rows_without_version == 2
+    assert status.last_batch is not None
+    assert status.last_batch.state_rows == CUSTOMERS - 1
+
+
+def wait_for_change(topics: Topics) -> None:
+    """In real time both topics are read at the same time."""
+
+    def is_changed() -> bool:
+        topics.order(1)
+        return topics.tiers()[-1] == "changed"
+
+    wait_until(is_changed, START_SECONDS, "the change of the table is applied")

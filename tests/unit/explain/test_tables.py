@@ -1,0 +1,85 @@
+"""What is explained of a join with a table."""
+
+import json
+from collections.abc import Sequence
+
+from job.explain.simulated import explained
+from job.explain.topics import _records_of
+from job.plan.plan import JoinPlan
+from job.semantics.cli import Simulation
+from job.semantics.input_records import records_of_jsonl
+from job.semantics.simulate import simulate
+from job.spec.sides import SIDES
+from tests.sql_worker import ROWS
+from tests.unit.semantics.simulations import row
+from tests.unit.semantics.test_table import record, tables
+
+AT = "(event time 2023-11-14T22:13:20.000Z)"
+WAS = "was the row of its key in the table until"
+AT_ONCE = "had no match when it was read, and was emitted as unmatched: the result is in batch"
+
+
+def order(key: int | None, batch: int) -> str:
+    return json.dumps({"value": json.loads(row(key, 0)), "batch": batch})
+
+
+def stories(made: JoinPlan, left: Sequence[str], right: Sequence[str], key: str) -> list[str]:
+    """Without the event times of the table."""
+    of = dict(
+        zip(SIDES, (records_of_jsonl(left, ROWS), records_of_jsonl(right, ROWS)), strict=True)
+    )
+    batches = simulate(made, ROWS, of["left"], of["right"])
+    sentences = explained(Simulation(made, of, batches), ROWS, key)
+    return [text.replace(" (event time 1980-01-01T00:00:00.000Z)", "") for text in sentences]
+
+
+def test_each_row_says_which_version_it_got() -> None:
+    left = [order(1, 0), order(1, 1), order(1, 3)]
+    right = [record(1, 10, batch=1), record(1, 11, batch=2), record(1, batch=3)]
+    none = (
+        "the table had no row of its key then: right r/0/2, the newest record of the key, was read "
+        "later, or has deleted the row"
+    )
+
+    assert [
+        f"left l/0/0 {AT} {AT_ONCE} 0; {none}.",
+        f"left l/0/1 {AT} matched right r/0/0: the result is in batch 1.",
+        f"left l/0/2 {AT} {AT_ONCE} 3; {none}.",
+        f"right r/0/0 {WAS} right r/0/1 replaced it; 1 result with it was found.",
+        f"right r/0/1 {WAS} right r/0/2 deleted it; no result with it was found.",
+        "right r/0/2 deleted the row of its key in the table, if there was one.",
+    ] == stories(tables(), left, right, "1")
+
+
+def test_row_without_a_match_says_why() -> None:
+    made = tables(join={"type": "left_outer", "condition": "right.v <> 6"}, output__filter="k < 9")
+    left = [order(2, 0), order(3, 0), order(9, 0)]
+    right = [record(2, 6, batch=0), record(9, 1, batch=0)]
+
+    assert [
+        f"left l/0/0 {AT} {AT_ONCE} 0; join.condition (right.v <> 6) is not true with right r/0/0."
+    ] == stories(made, left, right, "2")[:1]
+    assert [f"left l/0/1 {AT} {AT_ONCE} 0; no right row with this key is in the files."] == stories(
+        made, left, right, "3"
+    )
+    assert [
+        f"left l/0/2 {AT} matched right r/0/1, and output.filter (k < 9) dropped the result."
+    ] == stories(made, left, right, "9")[:1]
+
+
+def test_inner_join_names_the_row_that_has_no_result() -> None:
+    made = tables(join={"type": "inner"})
+
+    [sentence] = stories(made, [order(3, 0)], [record(4, 1, batch=0)], "3")
+    assert sentence == (
+        f"left l/0/0 {AT} had no match when it was read, and join type inner emits no result for "
+        "it; no right row with this key is in the files."
+    )
+
+
+def test_result_names_the_record_of_the_table_in_its_header() -> None:
+    headers = [("streamjoin-id", b"orders/0/17|"), ("streamjoin-table", b"customers/3/90")]
+
+    assert {"left": ("orders", 0, 17), "right": ("customers", 3, 90)} == _records_of(headers)
+    assert {"left": ("orders", 0, 17)} == _records_of([headers[0], ("streamjoin-table", None)])
+    assert {"right": ("orders", 0, 17)} == _records_of([("streamjoin-id", b"|orders/0/17")])
