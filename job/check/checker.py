@@ -164,13 +164,30 @@ def _input_settings(
             continue
         if settings.error is not None:
             yield _unread(settings)
-        if is_compacted(settings.values):
+        if side.table is not None:
+            yield from table_findings(name, settings.values)
+        elif is_compacted(settings.values):
             yield warning(
                 name,
                 "is compacted: Kafka removes older records of a key, possibly before they are "
                 "read. A row joins only within the window, however long Kafka keeps its record",
             )
         yield from _retention(plan, side, name, settings)
+
+
+def table_findings(topic: str, settings: Mapping[str, str]) -> Iterator[Finding]:
+    """What a topic removes of a table. `settings`: of the topic."""
+    if "delete" not in settings.get("cleanup.policy", "delete"):
+        return
+    kept_ms = int(settings.get("retention.ms", -1))
+    if kept_ms >= 0:
+        yield warning(
+            topic,
+            f"is a table, and Kafka removes its records after "
+            f"{duration_text(timedelta(milliseconds=kept_ms))} (retention.ms): a query that starts "
+            "with empty state misses the keys that were not written again since; set "
+            "cleanup.policy=compact",
+        )
 
 
 def _retention(

@@ -8,7 +8,8 @@ results would wait for a whole batch.
 """
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from job.event_time.partitions import Partitions
 from job.spec.sides import SIDES, Side
@@ -55,6 +56,10 @@ class Reading:
     @property
     def is_limited(self) -> bool:
         return self.records_max is not None or any(self.waiting.values())
+
+    def limited(self, most: int) -> Self:
+        """With at most this many records of each side."""
+        return replace(self, records_max=self.records_max or most)
 
     def ends(
         self, side: Side, starts: Mapping[int, int], latest: Mapping[int, int]

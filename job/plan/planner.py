@@ -273,8 +273,9 @@ def _null_checked(spec: JoinSpec) -> tuple[int, ...]:
 def _source_options(spec: JoinSpec, side: SideSpec) -> Mapping[str, str]:
     topics = side.source_topics
     source = {"kafka.bootstrap.servers": spec.kafka.bootstrap_servers, **subscription(topics)}
-    start = spec.start_from if side.table is None else "earliest"
-    return {**source, **start_options(start, topics), **tuning.SOURCE_OPTIONS}
+    if side.table is None:
+        return {**source, **start_options(spec.start_from, topics), **tuning.SOURCE_OPTIONS}
+    return {**source, **start_options("earliest", topics), **tuning.TABLE_SOURCE_OPTIONS}
 
 
 def _dead_letter_plan(spec: JoinSpec) -> DeadLetterPlan | None:

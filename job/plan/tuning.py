@@ -232,6 +232,12 @@ SOURCE_OPTIONS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+TABLE_SOURCE_OPTIONS: Mapping[str, str] = MappingProxyType(
+    {name: value for name, value in SOURCE_OPTIONS.items() if name != "maxOffsetsPerTrigger"}
+)
+"""Of a table, whose batches the driver limits: one with records of the stream reads the table to
+its end (event_time/loading.py)."""
+
 SINK_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "kafka.acks": "all",

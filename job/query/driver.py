@@ -183,7 +183,7 @@ class State:
     interrupted: Interval | None = None
     """The interval that the run repeats. None: there is none."""
     pacing: Pacing = field(default_factory=Pacing)
-    reading: Reading = field(default_factory=lambda: _reading(Partitions.none(), 0, 0))
+    reading: Reading = field(default_factory=lambda: _reading(Partitions.none(), 0, 0, SIDES))
     latest: Offsets = field(default_factory=dict)
     """Ends of the planned batch's partitions, of each side for which Spark got lower ones."""
     batches: int = 0
@@ -269,11 +269,14 @@ def _ends(state: State, event: EndsRequested) -> Mapping[int, int] | None:
         return state.replay.readable(state.replay_phase, event.side, event.latest)
     if state.run.phase is Phase.REAL_TIME:
         return None  # an interval has no planned end
+    reading = state.reading
     if state.loading is not None:
         limit = state.loading.limit(event.side, event.starts, event.latest)
         if limit is not None:
             return limit
-    return state.reading.ends(event.side, event.starts, event.latest)
+        if event.side == state.loading.table:  # for which Spark has no limit
+            reading = reading.limited(MAX_OFFSETS_PER_TRIGGER)
+    return reading.ends(event.side, event.starts, event.latest)
 
 
 def _replay_batch_ended(state: State, replay: Replay, read: BatchRead) -> Decision:
@@ -392,8 +395,6 @@ def _with_next_reading(state: State, before: Partitions) -> Decision:
     return state, [ReleaseReading(side) for side in SIDES]
 
 
-def _reading(
-    partitions: Partitions, slack_ms: int, batches: int, sides: Sequence[Side] = SIDES
-) -> Reading:
-    waiting = waiting_partitions(partitions, slack_ms, sides)
+def _reading(read: Partitions, slack_ms: int, batches: int, sides: Sequence[Side]) -> Reading:
+    waiting = waiting_partitions(read, slack_ms, sides)
     return Reading(waiting, records_max(batches, MAX_OFFSETS_PER_TRIGGER))

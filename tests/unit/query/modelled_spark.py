@@ -26,7 +26,7 @@ PARTITIONS = (0, 1)
 RECORDS = 60
 _STEPS_MAX = 2_000
 
-_PLAN: Any = SimpleNamespace(
+PLAN: Any = SimpleNamespace(
     streams=SIDES,
     table_side=None,
     side=lambda side: SimpleNamespace(
@@ -43,7 +43,8 @@ class _CrashError(Exception):
 
 
 class Spark:
-    def __init__(self, seed: int, rules: ModuleType = driver) -> None:
+    def __init__(self, seed: int, rules: ModuleType = driver, plan: Any = PLAN) -> None:
+        self._plan = plan
         self._random = random.Random(seed)
         self._rules = rules
         self._topics: Topics = {side: {n: [] for n in PARTITIONS} for side in SIDES}
@@ -68,9 +69,14 @@ class Spark:
         self._live(_STEPS_MAX)
         if (read := self._read_up_to()) != self._latest():
             raise ViolationError(f"read up to {read} of {self._latest()}")
-        wanted = min(self._newest[side] - DELAY_MS[side] for side in SIDES)
+        wanted = self.wanted_watermark
         if self._tracked != wanted:
             raise ViolationError(f"the watermark is {self._tracked} instead of {wanted}")
+
+    @property
+    def wanted_watermark(self) -> int:
+        """Once everything is read."""
+        return min(self._newest[side] - DELAY_MS[side] for side in SIDES)
 
     def _live(self, steps: int) -> None:
         """One run of the query, which crashes after some steps, or ends with nothing to read."""
@@ -95,7 +101,7 @@ class Spark:
         checkpoint: Any = SimpleNamespace(
             partitions=Partitions.restored(self._event_times, read), offsets=read
         )
-        self._state = first_state(_PLAN, checkpoint, None, self._replay, Pacing())
+        self._state = first_state(self._plan, checkpoint, None, self._replay, Pacing())
 
     def _decide(self, event: Any) -> Any:
         self._state, actions = self._rules.decide(self._state, event)
