@@ -90,6 +90,13 @@ def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
         yield Problem(
             "checkpoint", new.checkpoint, "is the folder of the old query: set another folder"
         )
+    if (old.pick, new.pick) != (None, None):
+        yield Problem(
+            "join.pick",
+            None,
+            "is not possible in a change: which results the old query has written is not known. "
+            "Start with empty state: `streamjoin run SPEC --new-query`",
+        )
     for side in SIDES:
         if old.side(side).table != new.side(side).table or old.side(side).table is not None:
             yield Problem(

@@ -9,7 +9,7 @@ from job.plan import result_checks, result_sql
 from job.plan.plan import JoinPlan
 from job.plan.position import offset_sql, partition_sql, position_column
 from job.plan.record_checks import FAILED_FIELD
-from job.plan.result_id import ID_HEADER, TABLE_HEADER
+from job.plan.result_id import ID_HEADER, MATCH_HEADER
 from job.plan.side_plan import SidePlan
 from job.spark.kafka_partitioner import partition_for_key
 from job.spark.observed_metrics import count_where
@@ -92,24 +92,24 @@ def _headers(plan: JoinPlan) -> str:
     shown = plan.identified_sides
     places = [_place(plan.side(side)) if side in shown else "''" for side in SIDES]
     identity = f"cast(concat_ws('|', {', '.join(places)}) AS BINARY)"
-    values = {ID_HEADER: identity, **_table_header(plan)} | {
+    values = {ID_HEADER: identity, **_match_header(plan)} | {
         name: f"cast({result_sql.header(plan, name)} AS BINARY)" for name in plan.output.headers
     }
     entries = (f"named_struct('key', {quoted(n)}, 'value', {value})" for n, value in values.items())
     return f"array({', '.join(entries)})"
 
 
-def _table_header(plan: JoinPlan) -> dict[str, str]:
-    """The place of the table's row. Null: the result has none."""
-    table = plan.table_side
-    if table is None or table not in plan.join_type.shown_sides:
+def _match_header(plan: JoinPlan) -> dict[str, str]:
+    """The place of the record that the id does not have."""
+    side = plan.matched_side
+    if side is None or side not in plan.join_type.shown_sides:
         return {}
-    return {TABLE_HEADER: f"cast(nullif({_place(plan.side(table))}, '') AS BINARY)"}
+    return {MATCH_HEADER: f"cast(nullif({_place(plan.side(side))}, '') AS BINARY)"}
 
 
 def result_bytes(plan: JoinPlan) -> str:
     """Size of an output record of `output_records`."""
-    headers = [*_table_header(plan), *plan.output.headers]
+    headers = [*_match_header(plan), *plan.output.headers]
     names = sum(len(name.encode()) + _HEADER_OVERHEAD_BYTES for name in headers)
     values = (
         f"coalesce(octet_length(headers[{index}].value), 0)" for index in range(1 + len(headers))

@@ -197,7 +197,7 @@ def _result_counts(plan: JoinPlan) -> list[Column]:
 
 
 def _is_unmatched(plan: JoinPlan) -> str:
-    if plan.table_side is None or plan.join_type.anti_side is not None:
+    if plan.matched_side is None or plan.join_type.anti_side is not None:
         return is_unmatched_id(ID)
     return "headers[1].value IS NULL"
 

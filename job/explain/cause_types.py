@@ -201,6 +201,23 @@ class OneOfBothLate:
 
 
 @dataclass(frozen=True)
+class WaitsForPick:
+    """A left row of a join that picks has a match, and its match window has not passed yet."""
+
+    other: Place
+    until_ms: int
+
+
+@dataclass(frozen=True)
+class NotPicked:
+    """A right row of a join that picks has a match, and is in no result that was found."""
+
+    other: Place
+    is_decided: bool
+    """Whether the result of the left row has another row."""
+
+
+@dataclass(frozen=True)
 class UnmatchedAtOnce:
     """The row of a stream had no match in the table when it was read."""
 
@@ -244,6 +261,8 @@ Cause: TypeAlias = (
     | ExpiredWithoutTrace
     | ResultNotFound
     | OneOfBothLate
+    | WaitsForPick
+    | NotPicked
     | UnmatchedAtOnce
     | InTable
     | DeletedKey

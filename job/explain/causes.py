@@ -38,7 +38,7 @@ def cause(facts: Facts, record: KeyRecord) -> Cause:
         return emitted
     if (out := _not_joined(facts, record)) is not None:
         return out
-    is_stored = record.row in facts.stored
+    is_stored, picks = record.row in facts.stored, facts.plan.pick is not None
     matching = [
         (other, pair)
         for other, pair in _pairs(facts, record)
@@ -50,8 +50,10 @@ def cause(facts: Facts, record: KeyRecord) -> Cause:
         (other, pair)
         for other, pair in matching
         if _not_joined(facts, other) is None
-        and not any(_is_stored_unmatched(facts, row) for row in (record, other))
+        and (picks or not any(_is_stored_unmatched(facts, row) for row in (record, other)))
     ]
+    if joined and picks:
+        return _unpicked(facts, record, joined)
     if joined:
         return _without_result(facts, record, joined)
     return _without_match(facts, record)
@@ -97,6 +99,19 @@ def _not_joined(facts: Facts, record: KeyRecord) -> Cause | None:
 def _is_stored_unmatched(facts: Facts, record: KeyRecord) -> bool:
     stored = facts.stored.get(record.row)
     return stored is not None and stored.matched is False
+
+
+def _unpicked(facts: Facts, record: KeyRecord, joined: list[tuple[KeyRecord, Pair]]) -> Cause:
+    """`joined`: rows that match it, in a join that picks one of them."""
+    other, _ = joined[0]
+    if record.side == "right":
+        is_decided = any(facts.results_of(left) for left, _ in joined)
+        return kinds.NotPicked(other.place, is_decided)
+    until_ms = leaves_after_ms(facts.plan, record.side, record.late_time_ms)
+    assert until_ms is not None, "the state is bounded"
+    if facts.watermark_ms is None or facts.watermark_ms <= until_ms:
+        return kinds.WaitsForPick(other.place, until_ms)
+    return _without_result(facts, record, joined)
 
 
 def _without_result(facts: Facts, record: KeyRecord, joined: list[tuple[KeyRecord, Pair]]) -> Cause:

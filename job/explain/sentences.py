@@ -18,7 +18,7 @@ from job.explain.facts import (
     NullKey,
     Result,
 )
-from job.explain.table_sentences import not_in_table, of_table
+from job.explain.single_match import at_once, not_in_table, not_picked, of_table, waits_for_pick
 from job.instants import from_epoch_ms, utc_text
 from job.plan.result_id import Place
 from job.spec.durations import duration_text, rounded_text
@@ -128,8 +128,14 @@ def _what(facts: Facts, record: KeyRecord, cause: Cause) -> str:
             )
         case kinds.ResultNotFound():
             return _not_found(facts, record, cause)
-        case kinds.UnmatchedAtOnce():
-            return _at_once(facts, record, cause)
+        case kinds.WaitsForPick(until_ms=until_ms):
+            until = f"{time_text(until_ms)}{_ahead(facts, until_ms)}"
+            return waits_for_pick(cause, plan, until)
+        case kinds.NotPicked():
+            return not_picked(cause, plan)
+        case kinds.UnmatchedAtOnce(result=result, because=because):
+            written = None if result is None else _result(result)
+            return at_once(plan, written, _no_match(facts, record, because))
         case kinds.InTable() | kinds.DeletedKey():
             return of_table(cause, record.side)
         case kinds.OneOfBothLate():
@@ -137,14 +143,6 @@ def _what(facts: Facts, record: KeyRecord, cause: Cause) -> str:
                 f"matches {_place(other, cause.with_row)} and has no result: one of both rows was "
                 f"late, and {_no_history(facts)}, which would show which one"
             )
-
-
-def _at_once(facts: Facts, record: KeyRecord, cause: kinds.UnmatchedAtOnce) -> str:
-    outcome = f"join type {facts.plan.join_type} emits no result for it"
-    if cause.result is not None:
-        outcome = f"was emitted as unmatched: {_result(cause.result)}"
-    why = _no_match(facts, record, cause.because)
-    return f"had no match when it was read, and {outcome}; {why}"
 
 
 def _excluded(facts: Facts, record: KeyRecord, cause: kinds.Excluded) -> str:

@@ -42,7 +42,7 @@ from job.kafka.clients import (
 )
 from job.kafka.topic_settings import is_known_to_be_compacted
 from job.plan.plan import JoinPlan
-from job.plan.result_id import ID_HEADER, TABLE_HEADER, Place, parsed_place, places
+from job.plan.result_id import ID_HEADER, MATCH_HEADER, Place, parsed_place, places
 from job.plan.side_plan import SidePlan
 from job.plan.value_sql import MALFORMED_JSON, SCHEMA_MISMATCH
 from job.semantics.input_records import InputRecord, header_texts
@@ -342,7 +342,7 @@ def _records_of(headers: Sequence[tuple[str, bytes | None]]) -> Mapping[Side, Pl
     """With the record of a table. None: the record has no id of a result."""
     named = dict(headers)
     found = places((named.get(ID_HEADER) or b"").decode(errors="replace"))
-    of_table = parsed_place((named.get(TABLE_HEADER) or b"").decode(errors="replace"))
+    of_table = parsed_place((named.get(MATCH_HEADER) or b"").decode(errors="replace"))
     if found is None or of_table is None:
         return found
     [stream] = found

@@ -7,13 +7,16 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
 /**
- * Emits the unmatched rows of a partition that have expired at a watermark, and removes slots.
+ * Emits the unmatched rows of a partition that have expired at a watermark, or the results of its
+ * left rows if the join picks, and removes slots.
  *
  * <p>Rows that arrive meanwhile expire later.
  */
 final class Eviction {
   private final JoinRules rules;
   private final JoinState state;
+
+  private final Picking picking;
 
   /** Watermark of the previous eviction. */
   private final long previous;
@@ -36,9 +39,11 @@ final class Eviction {
   /** The last key that was evicted, if the slot is not on the heap. */
   private UnsafeRow lastKey;
 
-  Eviction(JoinRules rules, JoinState state, long previous, long watermark) {
+  /** `picking`: for the left rows of a join that picks. */
+  Eviction(JoinRules rules, JoinState state, Picking picking, long previous, long watermark) {
     this.rules = rules;
     this.state = state;
+    this.picking = picking;
     this.previous = previous;
     this.watermark = watermark;
     if (previous == watermark) {
@@ -80,7 +85,7 @@ final class Eviction {
   /** Returns how many of `count` are left. */
   private int evict(Slot slot, int count, List<InternalRow> output) {
     boolean isOver = rules.lastExpiry(slot) <= watermark;
-    if (!rules.padsUnmatched[slot.side]) {
+    if (!rules.emitsExpired(slot.side)) {
       if (isOver) {
         rules.counts.removed[slot.side].add(state.count(slot));
       }
@@ -126,7 +131,10 @@ final class Eviction {
         continue;
       }
       rules.counts.removed[slot.side].add(1);
-      if (!rows.isMatched(row)) {
+      if (rules.picks()) {
+        UnsafeRow key = rows.keyOf(row, rules.keySchema.length()).copy();
+        picking.emit(key, SlotRows.hash(key), rows.row(row), output);
+      } else if (!rows.isMatched(row)) {
         output.add(rules.unmatched(slot.side, rows.columns(row)));
       }
       left--;
@@ -144,17 +152,19 @@ final class Eviction {
                 lastKey,
                 (key, list) -> {
                   for (StoredRow row : list) {
-                    evict(slot.side, row, output);
+                    evict(slot.side, key, row, output);
                   }
                   return --left[0] > 0;
                 });
     return lastKey == null ? Math.max(1, left[0]) : 0;
   }
 
-  private void evict(int side, StoredRow row, List<InternalRow> output) {
+  private void evict(int side, UnsafeRow key, StoredRow row, List<InternalRow> output) {
     if (row.expiresAt > previous && row.expiresAt <= watermark) {
       rules.counts.removed[side].add(1);
-      if (!row.matched) {
+      if (rules.picks()) {
+        picking.emit(key.copy(), SlotRows.hash(key), row, output);
+      } else if (!row.matched) {
         output.add(rules.unmatched(side, row.row));
       }
     }

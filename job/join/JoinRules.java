@@ -1,6 +1,7 @@
 package streamjoin;
 
 import java.io.Serializable;
+import java.util.Locale;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -50,6 +51,9 @@ public final class JoinRules implements Serializable {
    */
   final Expression condition;
 
+  /** Which match of a left row is its result, once its window has passed. */
+  final Pick pick;
+
   /** Whether pairs are emitted. False in an anti join. */
   final boolean emitsPairs;
 
@@ -83,6 +87,7 @@ public final class JoinRules implements Serializable {
       double heapShare,
       long heapBytes,
       Expression condition,
+      String pick,
       boolean emitsPairs,
       boolean realTime,
       int liveRun,
@@ -106,6 +111,7 @@ public final class JoinRules implements Serializable {
     this.heapShare = heapShare;
     this.heapBytes = heapBytes;
     this.condition = condition;
+    this.pick = Pick.valueOf(pick.toUpperCase(Locale.ROOT));
     this.emitsPairs = emitsPairs;
     this.realTime = realTime;
     this.liveRun = liveRun;
@@ -165,6 +171,15 @@ public final class JoinRules implements Serializable {
       row = new JoinedRow(row, right == null ? new GenericInternalRow(width) : right);
     }
     return new JoinedRow(row, new GenericInternalRow(new Object[] {deadLetter}));
+  }
+
+  /** Whether the result of a row of this side is emitted when it expires. */
+  boolean emitsExpired(int side) {
+    return padsUnmatched[side] || (picks() && side == LEFT);
+  }
+
+  boolean picks() {
+    return pick != Pick.NONE;
   }
 
   /** Whether state records that rows of this side have matched. */

@@ -199,7 +199,7 @@ final class JoinState {
   /** Removes the rows that an interrupted interval has emitted as unmatched. */
   void remove(DeliveredRows delivered) {
     for (int side = JoinRules.LEFT; side <= JoinRules.RIGHT; side++) {
-      if (!rules.padsUnmatched[side] || !delivered.hasUnmatched(side)) {
+      if (!rules.emitsExpired(side) || !delivered.hasUnmatched(side)) {
         continue;
       }
       for (Slot slot : slots.get(side)) {
@@ -377,7 +377,7 @@ final class JoinState {
   }
 
   private boolean isExpiring(Slot slot) {
-    return rules.padsUnmatched[slot.side] && rules.firstExpiry(slot) <= evictedAt;
+    return rules.emitsExpired(slot.side) && rules.firstExpiry(slot) <= evictedAt;
   }
 
   private void resize(Slot slot, long size) {

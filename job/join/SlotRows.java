@@ -124,6 +124,10 @@ final class SlotRows {
     return eventTime[row];
   }
 
+  long position(int row) {
+    return position[row];
+  }
+
   boolean isMatched(int row) {
     return (flags[row] & MATCHED) != 0;
   }

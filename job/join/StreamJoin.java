@@ -45,6 +45,9 @@ import scala.collection.Iterator;
  * what the interval has delivered (DeliveredRows): a row that was late is late, and a row that was
  * unmatched has expired.
  *
+ * <p>A join that picks (Pick) emits no pairs when rows arrive: the result of a left row is chosen
+ * when it expires, because its window has passed then.
+ *
  * <p>Unlike Spark 4.3.0's own operator, a left semi join does not miss a match in the batch that
  * evicts one of the two rows.
  */
@@ -61,6 +64,7 @@ public final class StreamJoin extends JoinProcessor {
   private static final long START = Long.MIN_VALUE;
 
   private transient Eviction eviction;
+  private transient Picking picking;
   private transient DeliveredRows delivered;
   private transient TransactionSlot slot;
   private transient long lateWatermark;
@@ -75,6 +79,7 @@ public final class StreamJoin extends JoinProcessor {
       TickingShuffleManager.register(InputRow.tick(rules));
     }
     eviction = null;
+    picking = new Picking(rules, state, this::matches);
   }
 
   @Override
@@ -163,7 +168,7 @@ public final class StreamJoin extends JoinProcessor {
 
   private void startEviction(long previous, long watermark) {
     state.setEvictedAt(previous);
-    eviction = new Eviction(rules, state, previous, Math.max(previous, watermark));
+    eviction = new Eviction(rules, state, picking, previous, Math.max(previous, watermark));
     if (slot != null) {
       slot.advanceTo(eviction.watermark());
     }
@@ -227,7 +232,9 @@ public final class StreamJoin extends JoinProcessor {
       ended = true;
       for (int side = LEFT; side <= RIGHT; side++) {
         for (StoredRow row : expired.get(side)) {
-          if (rules.padsUnmatched[side] && !row.matched) {
+          if (rules.picks()) {
+            picking.emit(key, hash, row, output);
+          } else if (rules.padsUnmatched[side] && !row.matched) {
             output.add(rules.unmatched(side, row.row));
           }
         }
@@ -264,6 +271,10 @@ public final class StreamJoin extends JoinProcessor {
     }
 
     private void join(int side, StoredRow row, long slotTime, List<InternalRow> output) {
+      if (rules.picks()) {
+        store(side, row, slotTime);
+        return;
+      }
       int other = 1 - side;
       boolean isEnough = rules.semi && side == LEFT;
       boolean matched = false;
@@ -373,7 +384,9 @@ public final class StreamJoin extends JoinProcessor {
     }
 
     private void store(int side, StoredRow row, long slotTime) {
-      if (row.expiresAt <= watermark) {
+      // If the join picks, a left row that expires with this batch may match a right row that has
+      // expired when it arrives.
+      if (row.expiresAt <= watermark && !(rules.picks() && side == RIGHT)) {
         expired.get(side).add(row.copy());
         return;
       }

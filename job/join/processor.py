@@ -140,6 +140,7 @@ def processor_join(
         HEAP_SHARE,
         heap_bytes,
         _bound_condition(plan, types, spark),
+        "none" if plan.pick is None else plan.pick.value,
         plan.join_type.anti_side is None or plan.checks.condition is not None,
         *(as_interval, live_run, plan.inputs[0]),
         counts.java,

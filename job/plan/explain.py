@@ -199,7 +199,7 @@ def _warnings(plan: JoinPlan) -> dict[str, list[str]]:
 
 
 def _output(plan: JoinPlan) -> Iterator[Line]:
-    yield "matches", _MATCHES[plan.join_type] if plan.table_side is None else _answered(plan)
+    yield "matches", _matches(plan)
     if plan.table_side is None:
         yield from _unmatched(plan)
     else:
@@ -219,13 +219,17 @@ def _output(plan: JoinPlan) -> Iterator[Line]:
         of = "the greater event time of the two rows"
         yield "timestamp", of if plan.table_side is None else f"event time of {plan.streams[0]}"
     yield "record header", "streamjoin-id: the same result always has the same id"
-    if plan.table_side in plan.join_type.shown_sides:
-        yield "", "streamjoin-table: the place of the record of the table"
+    if plan.matched_side in plan.join_type.shown_sides:
+        yield "", f"streamjoin-match: the place of the record of the {plan.matched_side} side"
     if plan.output.headers:
         yield "more headers", ", ".join(plan.output.headers)
 
 
-def _answered(plan: JoinPlan) -> str:
+def _matches(plan: JoinPlan) -> str:
+    if plan.pick is not None:
+        return f"the {plan.pick} match of each left row, once the watermark {passes(plan, 'left')}"
+    if plan.table_side is None:
+        return _MATCHES[plan.join_type]
     if plan.join_type.anti_side is not None:
         return f"none: a {plan.streams[0]} row with a match is dropped"
     return f"each {plan.streams[0]} row whose key has a row, as soon as it is read"

@@ -48,6 +48,8 @@ def _results(plan: JoinPlan) -> str:
     emitted = "as soon as both rows are read, "
     if plan.table_side is not None:
         emitted = f"as soon as a {plan.streams[0]} row is read, "
+    elif plan.pick is not None:
+        emitted = f"the {plan.pick} match, {_emitted_after(plan, 'left')}, "
     elif plan.join_type.anti_side is not None:
         emitted = ""
     return f"{emitted}to topic {plan.output.topic}, {delivery}"

@@ -54,6 +54,7 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
         "join.null_safe": _each(plan.null_safe),
         "join.match_window.before": _text(window.before if window else None),
         "join.match_window.after": _text(window.after if window else None),
+        **({} if plan.pick is None else {"join.pick": plan.pick.value}),
         "join.window": "none" if plan.window is None else str(plan.window),
         "join.condition": plan.condition.canonical if plan.condition else _NONE,
     }
@@ -141,6 +142,7 @@ def check_not_frozen(checkpoint: str, differences: Sequence[Change]) -> None:
         )
     # Those that change/comparison.py refuses.
     lasting = {
+        "join.pick",
         *(f"{side}.{field}" for side in SIDES for field in ("deduplicate", "table")),
         *map(_topic_field, SIDES),
     }

@@ -33,7 +33,7 @@ _SLOTS_MAX = 64
 
 
 def operator_of(spec: JoinSpec) -> JoinOperator:
-    if spec.engine is Engine.REAL_TIME or has_table(spec):
+    if spec.engine is Engine.REAL_TIME or has_table(spec) or spec.join.pick is not None:
         return JoinOperator.STREAMJOIN
     return spec.join.operator or DEFAULT
 
@@ -45,6 +45,8 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
     chosen, remedy = "join.operator streamjoin", "use join.operator spark"
     if has_table(spec):
         chosen, remedy = "a join with a table", "remove it"
+    elif spec.join.pick is not None:
+        chosen, remedy = "join.pick", "remove it"
     if spec.engine is Engine.REAL_TIME:
         chosen, remedy = "engine real_time", "use engine micro_batch"
     for side, written in zip(SIDES, (spec.left, spec.right), strict=True):

@@ -19,7 +19,7 @@ from job.plan.side_plan import SidePlan
 from job.spec.durations import milliseconds
 from job.spec.engine import Engine
 from job.spec.expressions import Expression
-from job.spec.join_conditions import JoinOperator, JoinType, MatchWindow
+from job.spec.join_conditions import JoinOperator, JoinType, MatchWindow, Pick
 from job.spec.output import Delivery
 from job.spec.registry import SchemaRegistrySpec
 from job.spec.security import KafkaSecurity
@@ -88,6 +88,8 @@ class JoinPlan:
     schema_registry: SchemaRegistrySpec | None
     checkpoint: str
     state_partitions: int
+    pick: Pick | None
+    """Which match is the result of a left row. None: every match is a result."""
     null_keys_pass: bool
     """Whether rows with a null key enter the join (where they match nothing, unless the pair is
     null-safe)."""
@@ -122,9 +124,16 @@ class JoinPlan:
         return tuple(side for side in SIDES if self.side(side).table is None)
 
     @property
+    def matched_side(self) -> Side | None:
+        """The side of which a row of the other side has at most one match: a table, or the right
+        side of a join that picks. None: there is no such side."""
+        return "right" if self.pick is not None else self.table_side
+
+    @property
     def identified_sides(self) -> tuple[Side, ...]:
         """The sides whose records are in the id of a result."""
-        return tuple(side for side in self.streams if side in self.join_type.shown_sides)
+        shown = self.join_type.shown_sides
+        return tuple(side for side in shown if side != self.matched_side)
 
     def marks_matched(self, side: Side) -> bool:
         """Whether Spark stores a `matched` flag with each state row of `side`.

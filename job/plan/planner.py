@@ -5,7 +5,6 @@ No broker, no registry, no clock, no environment. Spark reads the SQL (job/sql).
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 
 from job.errors import SpecError
@@ -18,6 +17,7 @@ from job.plan.mirrored import mirrored_filters
 from job.plan.output_planner import output_plan
 from job.plan.plan import DeadLetterPlan, JoinPlan, subscription
 from job.plan.problems import Problems, optional
+from job.plan.retention import check_state_is_bounded, longest_retention
 from job.plan.side_columns import SideColumns, event_time, schema_of_side, side_columns
 from job.plan.side_filter import fields_read, side_filter
 from job.plan.side_plan import Deduplication, SidePlan
@@ -29,7 +29,6 @@ from job.spec.expressions import (
     condition,
     expression,
 )
-from job.spec.join_conditions import JoinType
 from job.spec.side_spec import SideSpec
 from job.spec.sides import SIDES, Side
 from job.spec.spec import JoinSpec
@@ -37,11 +36,6 @@ from job.spec.start_positions import start_options
 from job.spec.value_format import Operation
 from job.sql.questions import SqlError, SqlQuestions
 from job.sql.types import SqlType
-
-_NO_STATE_BOUND = (
-    "has no bound on event time, so the state would grow indefinitely: set before and after of "
-    "join.match_window, set join.window, or put both event times into the key"
-)
 
 
 def join_plan(
@@ -71,14 +65,13 @@ def join_plan(
     }
     in_key = _event_time_in_key(spec, sides)
     if not has_table(spec):
-        _check_state_is_bounded(problems, spec, in_key)
+        check_state_is_bounded(problems, spec, in_key)
     if len(columns) < len(SIDES):  # the other expressions cannot be checked without the columns
         raise SpecError(problems.found)
 
     scope = Scope(sql, {side: columns[side].usable for side in SIDES})
     left, right = (
-        replace(sides[side], retention=_longest_retention(spec, side, in_key, sql))
-        for side in SIDES
+        replace(sides[side], retention=longest_retention(spec, side, in_key, sql)) for side in SIDES
     )
     on = optional(problems, condition, spec.join.condition, scope, "join.condition")
     output = output_plan(problems, spec, scope)
@@ -99,6 +92,7 @@ def join_plan(
         schema_registry=spec.schema_registry,
         checkpoint=spec.checkpoint,
         state_partitions=state_partitions,
+        pick=spec.join.pick,
         null_keys_pass=spec.on_null_key == "pass",
         dead_letter=_dead_letter_plan(spec),
         fails_on_bad_records=spec.on_bad_record == "fail",
@@ -216,30 +210,6 @@ def _side_plan(
     )
 
 
-def _longest_retention(
-    spec: JoinSpec, side: Side, event_time_in_key: bool, sql: SqlQuestions
-) -> timedelta | None:
-    """`_retention`, also on a calendar day on which clocks are set back."""
-    retention, window = _retention(spec, side, event_time_in_key), spec.join.tumbling_window
-    if retention is None or window is None:
-        return retention
-    return retention + sql.longest_set_back(window.time_zone)
-
-
-def _retention(spec: JoinSpec, side: Side, event_time_in_key: bool) -> timedelta | None:
-    """How long after its event time a row can match. None: no bound.
-
-    A left row at t matches right rows up to t + after, a right row at t left rows up to
-    t + before. See semantics/watermark_predicates.py for Spark's own rule.
-    """
-    if spec.join.match_window is not None:
-        window = spec.join.match_window
-        return window.after if side == "left" else window.before
-    if spec.join.tumbling_window is not None:
-        return spec.join.tumbling_window.size
-    return timedelta(0) if event_time_in_key else None
-
-
 def _event_time_in_key(spec: JoinSpec, sides: Mapping[Side, SidePlan]) -> bool:
     """Whether the event times of both sides are a pair of the key."""
     if len(sides) < len(SIDES):  # the columns of a side are not known
@@ -288,20 +258,6 @@ def _dead_letter_plan(spec: JoinSpec) -> DeadLetterPlan | None:
     )
 
 
-def _check_state_is_bounded(problems: Problems, spec: JoinSpec, event_time_in_key: bool) -> None:
-    bounded = all(_retention(spec, side, event_time_in_key) is not None for side in SIDES)
-    if bounded and spec.join.unbounded_state:
-        problems.add("join.unbounded_state", "true", "contradicts the window: remove it")
-    if bounded or (spec.join.unbounded_state and spec.join.type is JoinType.INNER):
-        return
-    if spec.join.type is JoinType.INNER:
-        remedy = f"{_NO_STATE_BOUND}; or write `unbounded_state: true` to allow it"
-    else:
-        remedy = f"{_NO_STATE_BOUND}. A {spec.join.type} join requires a bound: its unmatched "
-        remedy += "rows are known only when they expire"
-    problems.add("join", None, remedy)
-
-
 def _check_time_zones(problems: Problems, spec: JoinSpec, sql: SqlQuestions) -> None:
     """Raises SpecError with all problems so far: expressions need the time zone of their side."""
     names = {f"{side}.time_zone": _side_spec(spec, side).time_zone for side in SIDES}
@@ -319,14 +275,16 @@ def _check_time_zones(problems: Problems, spec: JoinSpec, sql: SqlQuestions) -> 
 
 
 def _check_semi_condition(problems: Problems, plan: JoinPlan) -> None:
-    """A failing pair becomes a dead letter after the join, and a semi join emits no pairs."""
+    """A failing pair becomes a dead letter after the join, and a semi join emits no pairs. A join
+    that picks would pick it."""
     failing = plan.checks.condition
-    if plan.join_type.semi_side is not None and failing is not None:
+    kind = f"{plan.join_type} join" if plan.pick is None else "join with pick"
+    if (plan.join_type.semi_side is not None or plan.pick is not None) and failing is not None:
         problems.add(
             "join.condition",
             failing.text,
             "can fail on a pair of records (a cast, a division, an overflow), and a "
-            f"{plan.join_type} join cannot report the pair: write it so that it cannot fail, e.g. "
+            f"{kind} cannot report the pair: write it so that it cannot fail, e.g. "
             "with try_cast or on DOUBLE columns",
         )
 

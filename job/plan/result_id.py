@@ -2,7 +2,7 @@
 
 `impressions/0/17|clicks/2/5`: topic, partition and offset of the left and of the right record. The
 part of an absent side is empty. A repeated result has the same id. In a join with a table the id
-has only the record of the stream: `orders/0/17|`.
+has only the record of the stream, and in a join that picks only the left one: `orders/0/17|`.
 """
 
 import re
@@ -14,8 +14,8 @@ from job.spec.sides import SIDES, Side
 ID_HEADER = "streamjoin-id"
 """Header of an output record."""
 
-TABLE_HEADER = "streamjoin-table"
-"""Header with the place of the table's row, in a join with a table. Null: the result has none."""
+MATCH_HEADER = "streamjoin-match"
+"""Header with the place of the record that an id does not have. Null: the result has none."""
 
 _PLACE = re.compile(r"([A-Za-z0-9._-]+)/([0-9]+)/([0-9]+)")
 

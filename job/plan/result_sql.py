@@ -39,6 +39,6 @@ def header(plan: JoinPlan, name: str) -> str:
 def event_time_ms(plan: JoinPlan) -> str:
     """The greatest event time of the rows whose columns a result can contain; with a table, that of
     the stream's row."""
-    shown = plan.identified_sides
+    shown = [side for side in plan.join_type.shown_sides if side in plan.streams]
     times = [f"unix_millis(`{plan.side(side).event_time_column}`)" for side in shown]
     return f"greatest({', '.join(times)})" if len(times) > 1 else times[0]

@@ -10,6 +10,7 @@ from job.semantics.deduplication import DeduplicationPlan, Deduplicator
 from job.semantics.event_time import BatchWatermarks, HeldBack, SideRead, WatermarkTracker
 from job.semantics.events import Observer, ignore_event
 from job.semantics.operator import JoinOperatorPlan, OperatorOutput, StreamingSymmetricHashJoin
+from job.semantics.pick import PickJoin, PickPlan
 from job.semantics.rows import SIDES, Row, Side
 from job.semantics.table_join import TableJoin, TableJoinPlan
 
@@ -26,17 +27,13 @@ class Batch:
 class JoinQuery:
     def __init__(
         self,
-        plan: JoinOperatorPlan | TableJoinPlan,
+        plan: JoinOperatorPlan | TableJoinPlan | PickPlan,
         tracker: WatermarkTracker,
         observer: Observer = ignore_event,
         deduplication: Mapping[Side, DeduplicationPlan] | None = None,
     ) -> None:
         """`deduplication`: plans of the deduplicated sides."""
-        self.operator = (
-            TableJoin(plan, observer)
-            if isinstance(plan, TableJoinPlan)
-            else StreamingSymmetricHashJoin(plan, observer)
-        )
+        self.operator = _operator(plan, observer)
         self.deduplicators = {
             side: Deduplicator(side, of_side, observer)
             for side, of_side in (deduplication or {}).items()
@@ -103,3 +100,15 @@ class JoinQuery:
     def _read(self, side: Side, rows: Sequence[Row]) -> SideRead:
         event_time = self._plan.of(side).event_time
         return SideRead([(0, event_time(row)) for row in rows] if event_time else [])
+
+
+def _operator(
+    plan: JoinOperatorPlan | TableJoinPlan | PickPlan, observer: Observer
+) -> StreamingSymmetricHashJoin | TableJoin | PickJoin:
+    match plan:
+        case TableJoinPlan():
+            return TableJoin(plan, observer)
+        case PickPlan():
+            return PickJoin(plan, observer)
+        case _:
+            return StreamingSymmetricHashJoin(plan, observer)

@@ -15,6 +15,8 @@ class PairCondition:
         self._rows = rows
         self._stores = (sides[0].store, sides[1].store)
         self._earliest_us, self._latest_us = bounds_us(plan.match_window)
+        # A join that picks needs the value of a pair when the left row expires.
+        self._keeps = plan.pick is not None
         self._met: dict[tuple[int, int], bool] = {}
         condition = plan.pair_condition
         self._program = (
@@ -29,7 +31,8 @@ class PairCondition:
 
     def prepare(self, pairs: Iterable[tuple[DecodedRow, DecodedRow]]) -> None:
         """Evaluate the condition on the pairs of a batch, left and right row."""
-        self._met.clear()
+        if not self._keeps:
+            self._met.clear()
         if self._program is None:
             return
         wanted = {

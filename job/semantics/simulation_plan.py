@@ -12,6 +12,7 @@ from job.plan.plan import JoinPlan
 from job.semantics.deduplication import DeduplicationPlan
 from job.semantics.one_side_joiner import SideInput, SideRules
 from job.semantics.operator import JoinOperatorPlan, Processor
+from job.semantics.pick import PickPlan
 from job.semantics.rows import MICROS_PER_MS, Key, Row
 from job.semantics.simulated_output import SimulatedOutput
 from job.semantics.simulated_pairs import PairCondition
@@ -51,7 +52,7 @@ class SimulationPlan:
     join: JoinPlan
     left: SimulatedSide
     right: SimulatedSide
-    operator: JoinOperatorPlan | TableJoinPlan
+    operator: JoinOperatorPlan | TableJoinPlan | PickPlan
     pairs: PairCondition
     output: SimulatedOutput
     deduplication: Mapping[Side, DeduplicationPlan]
@@ -97,14 +98,7 @@ class _Planner:
         inputs = {side: self._side_input(side) for side in SIDES}
         of = (readers["left"], readers["right"])
         pairs = PairCondition(self._plan, of, self._rows)
-        table = self._plan.table_side
-        if table is None:
-            operator: JoinOperatorPlan | TableJoinPlan = self._of_streams(inputs, pairs, processor)
-        else:
-            operator = TableJoinPlan(
-                *(self._join_type, table, inputs["left"], inputs["right"]),
-                *(pairs.is_met, _place_of, _deletes),
-            )
+        operator = self._operator(inputs, pairs, processor)
         return SimulationPlan(
             self._plan,
             sides["left"],
@@ -114,6 +108,26 @@ class _Planner:
             SimulatedOutput(self._plan, of, self._rows),
             {side: self._deduplication(side, sides[side]) for side in self._plan.deduplicated},
         )
+
+    def _operator(
+        self, inputs: Mapping[Side, SideInput], pairs: PairCondition, processor: Processor | None
+    ) -> JoinOperatorPlan | TableJoinPlan | PickPlan:
+        table, pick = self._plan.table_side, self._plan.pick
+        if table is not None:
+            return TableJoinPlan(
+                *(self._join_type, table, inputs["left"], inputs["right"]),
+                *(pairs.is_met, _place_of, _deletes),
+            )
+        if pick is not None:
+            window = self._plan.match_window
+            assert window is not None, "the spec requires it"
+            assert window.before is not None, "the state is bounded"
+            assert window.after is not None, "the state is bounded"
+            return PickPlan(
+                *(self._join_type, inputs["left"], inputs["right"], pairs.is_met, _place_of, pick),
+                *(milliseconds(window.before), milliseconds(window.after), processor or "batch"),
+            )
+        return self._of_streams(inputs, pairs, processor)
 
     def _of_streams(
         self, inputs: Mapping[Side, SideInput], pairs: PairCondition, processor: Processor | None

@@ -56,6 +56,12 @@ class JoinOperator(StrEnum):
     STREAMJOIN = "streamjoin"
 
 
+class Pick(StrEnum):
+    LATEST = "latest"
+    EARLIEST = "earliest"
+    NEAREST = "nearest"
+
+
 class MatchWindow(Frozen):
     """Rows match if left - before <= right <= left + after (event times, both inclusive)."""
 
@@ -89,6 +95,11 @@ class JoinConditions(Frozen):
     condition: Expression | None = None
     """Further part of the ON clause, over `left.<column>` and `right.<column>`. An outer row that
     fails it is emitted as unmatched."""
+    pick: Pick | None = None
+    """Which match is the result of a left row, once its match window has passed: `latest`,
+    `earliest` or `nearest`, by event time. Of two that are equally near, the earlier one; of equal
+    event times, the larger offset. Omitted: every match is a result. Only for `inner` and
+    `left_outer`, with a `match_window`. The checkpoint freezes this setting."""
     unbounded_state: bool = False
     """Allows an inner join without bounds, whose state grows indefinitely."""
 
@@ -101,6 +112,20 @@ class JoinConditions(Frozen):
     def contradictions(self) -> Iterator[str]:
         if self.match_window is not None and self.window is not None:
             yield "has match_window and window: remove one of them"
+        yield from self._problems_of_picking()
+
+    def _problems_of_picking(self) -> Iterator[str]:
+        if self.pick is None:
+            return
+        if self.type not in {JoinType.INNER, JoinType.LEFT_OUTER}:
+            yield (
+                f"has pick and type {self.type}: one result for each left row has inner or "
+                "left_outer; use one of them, or remove pick"
+            )
+        if self.match_window is None:
+            yield "has pick and no match_window, whose matches it chooses from: set match_window"
+        if self.operator is JoinOperator.SPARK:
+            yield "has pick and operator spark, which emits every match: remove operator"
 
     @property
     def tumbling_window(self) -> TumblingWindow | None:

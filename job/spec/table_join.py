@@ -22,7 +22,7 @@ def problems(join: JoinConditions, table: Side) -> Iterator[Contradiction]:
             f"Use one of {', '.join(_TYPES[table])}"
         )
         yield Contradiction(message, ("join", "type"), join.type)
-    for name in ("match_window", "window", "unbounded_state"):
+    for name in ("match_window", "window", "pick", "unbounded_state"):
         if getattr(join, name):
             message = (
                 f"does not apply to a table ({table}.table): a row of the {stream} side joins the "

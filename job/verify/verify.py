@@ -30,12 +30,11 @@ def verify_output(
 
     Raises StreamjoinError, JobUnavailableError if no job answers and `until_ms` is None.
     """
-    if plan.table_side is not None:
+    if plan.matched_side is not None:
         raise RequestError(
-            "output verify does not compare the results of a join with a table: which row of the "
-            "table a result has depends on when both records were read. The header "
-            "streamjoin-table of a result names it, and `streamjoin explain` shows the records of "
-            "a key"
+            "output verify does not compare the results of a join with a table or with `pick`. The "
+            "header streamjoin-match of a result names the record that was chosen, and `streamjoin "
+            "explain` shows the records of a key"
         )
     access = kafka_access(plan.bootstrap_servers, plan.security, plan.schema_registry)
     kafka, settings = KafkaAdmin(access), librdkafka_settings(access)

@@ -134,7 +134,7 @@ def test_order_gets_what_the_table_has(
     results = topics.results()
     assert all(record.result_id.endswith("|") for record in results.values())
     for record in results.values():
-        place = record.headers["streamjoin-table"]
+        place = record.headers["streamjoin-match"]
         is_matched = record.value["tier"] is not None
         assert is_matched == (place is not None), record
         assert place is None or place.startswith(f"tables.{engine}.customers/")

@@ -97,6 +97,27 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 @st.composite
+def pick_cases(draw: st.DrawFn) -> Case:
+    """Joins of two streams that pick one match of each left row."""
+    case = draw(cases().filter(lambda each: "before" in each.spec["join"].get("match_window", {})))
+    window = {"before": "2500 milliseconds", "after": "2500 milliseconds"}
+    window |= case.spec["join"]["match_window"]
+    join_type = draw(st.sampled_from(["left_outer", "inner"]))
+    terms = draw(st.sampled_from([None, None, *_TWO_SIDED, "left.v <> 3", "right.s like 'a%'"]))
+    join = {
+        "type": join_type,
+        "match_window": window,
+        "null_safe": case.spec["join"]["null_safe"],
+        "pick": draw(st.sampled_from(["latest", "earliest", "nearest"])),
+        **({} if terms is None else {"condition": terms}),
+    }
+    spec = {**case.spec, "join": join, "output": draw(_outputs(join_type))}
+    for side in ("left", "right"):
+        spec[side] = {name: it for name, it in spec[side].items() if name != "deduplicate"}
+    return Case(spec, case.steps, case.partitions)
+
+
+@st.composite
 def table_cases(draw: st.DrawFn) -> Case:
     """Joins of a stream with a table, whose key is in the record or in the value."""
     case = draw(cases())

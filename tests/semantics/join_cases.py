@@ -11,7 +11,7 @@ import yaml
 
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
-from job.plan.result_id import TABLE_HEADER
+from job.plan.result_id import MATCH_HEADER
 from job.semantics.backlog import PlannedBatch
 from job.semantics.input_records import InputRecord, records_of_jsonl
 from job.semantics.operator import Processor
@@ -203,18 +203,18 @@ def _specified_batch(plan: JoinPlan, batch: SimulatedBatch) -> Batch:
 
 
 def _output(plan: JoinPlan, record: OutputRecord) -> tuple[str, str, str]:
-    headers = {**_table_header(plan, record), **record.headers}
+    headers = {**_match_header(plan, record), **record.headers}
     texts = json.dumps([record.key, headers, record.timestamp_ms])
     return _id(plan, record.left, record.right), texts, canonical(record.value)
 
 
-def _table_header(plan: JoinPlan, record: OutputRecord) -> dict[str, str | None]:
-    side = plan.table_side
+def _match_header(plan: JoinPlan, record: OutputRecord) -> dict[str, str | None]:
+    side = plan.matched_side
     if side is None or side not in plan.join_type.shown_sides:
         return {}
     row = record.left if side == "left" else record.right
     place = None if row is None else f"{plan.side(side).topic}/{row.partition}/{row.offset}"
-    return {TABLE_HEADER: place}
+    return {MATCH_HEADER: place}
 
 
 def _id(plan: JoinPlan, left: InputRecord | None, right: InputRecord | None) -> str:

@@ -78,8 +78,8 @@ def test_inner_join_names_the_row_that_has_no_result() -> None:
 
 
 def test_result_names_the_record_of_the_table_in_its_header() -> None:
-    headers = [("streamjoin-id", b"orders/0/17|"), ("streamjoin-table", b"customers/3/90")]
+    headers = [("streamjoin-id", b"orders/0/17|"), ("streamjoin-match", b"customers/3/90")]
 
     assert {"left": ("orders", 0, 17), "right": ("customers", 3, 90)} == _records_of(headers)
-    assert {"left": ("orders", 0, 17)} == _records_of([headers[0], ("streamjoin-table", None)])
+    assert {"left": ("orders", 0, 17)} == _records_of([headers[0], ("streamjoin-match", None)])
     assert {"right": ("orders", 0, 17)} == _records_of([("streamjoin-id", b"|orders/0/17")])

@@ -59,6 +59,7 @@ JOINS: dict[str, dict[str, Any]] = {
         "schema_registry": {"url": "http://localhost:8081"},
         "output__format": "avro",
     },
+    "pick": {"join__pick": "nearest", "join__type": "left_outer"},
     "table": {
         "join": {"type": "left_outer", "condition": "right.user <> 'bot'"},
         "left__expected_rate": 2_000,

@@ -43,6 +43,7 @@ def test_self_join_several_topics_and_foreign_key_join_are_among_them() -> None:
         ("orders_.*", "payments"),
         ("orders", "payments"),
         ("impressions", "ads"),
+        ("trades", "quotes"),
         ("shop_events", "payments"),
         ("orders", "customers"),
         ("loans", "books"),

@@ -95,6 +95,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "output_planner",
         "side_columns",
         "side_filter",
+        "retention",
         "planner",
         "resources",
         "explain_join",
@@ -145,7 +146,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "compare": ("span", "values", "results", "report", "outputs"),
     "semantics": (),
     "explain": (
-        *("facts", "cause_types", "table_causes", "causes", "table_sentences", "sentences"),
+        *("facts", "cause_types", "table_causes", "causes", "single_match", "sentences"),
         *("earlier", "evaluation", "simulated", "topics", "read_sentences", "explanation"),
     ),
     "proposal": (

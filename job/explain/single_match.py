@@ -1,0 +1,53 @@
+"""Sentences about joins in which a row has at most one match: with a table, or with `pick`."""
+
+from job.explain import cause_types as kinds
+from job.plan.plan import JoinPlan
+from job.spec.sides import Side
+
+
+def not_in_table(newest: str) -> str:
+    """`newest`: the place of the newest record of the key."""
+    return (
+        f"the table had no row of its key then: {newest}, the newest record of the key, was read "
+        "later, or has deleted the row"
+    )
+
+
+def of_table(cause: kinds.InTable | kinds.DeletedKey, side: Side) -> str:
+    """What a record has done to the table on `side`."""
+    if isinstance(cause, kinds.DeletedKey):
+        return "deleted the row of its key in the table, if there was one"
+    results = "no result with it was found"
+    if cause.results:
+        results = f"{cause.results:,} result{'s' if cause.results > 1 else ''} with it were found"
+        results = results.replace("1 result with it were", "1 result with it was")
+    if cause.replaced_by is None:
+        return f"is the row of its key in the table; {results}"
+    did = "deleted" if cause.is_deleted else "replaced"
+    return (
+        f"was the row of its key in the table until {side} {cause.replaced_by} {did} it; {results}"
+    )
+
+
+def at_once(plan: JoinPlan, result: str | None, why: str) -> str:
+    """Of a row of a stream without a match in the table. `result`: None: it has none."""
+    outcome = f"join type {plan.join_type} emits no result for it"
+    if result is not None:
+        outcome = f"was emitted as unmatched: {result}"
+    return f"had no match when it was read, and {outcome}; {why}"
+
+
+def waits_for_pick(cause: kinds.WaitsForPick, plan: JoinPlan, until: str) -> str:
+    """`until`: the watermark at which its match window has passed."""
+    return (
+        f"matches right {cause.other} and waits until the watermark passes {until}; then the "
+        f"{plan.pick} match is its result"
+    )
+
+
+def not_picked(cause: kinds.NotPicked, plan: JoinPlan) -> str:
+    if cause.is_decided:
+        return f"matches left {cause.other}, whose result has another row: the {plan.pick} match"
+    return (
+        f"matches left {cause.other}, whose {plan.pick} match is not chosen yet, or was not found"
+    )
