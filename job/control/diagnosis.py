@@ -6,7 +6,7 @@ The first cause of a list that applies is the answer: each one hides those after
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from job.control.watermark_sentences import held_back, not_running
+from job.control.watermark_sentences import held_back, not_running, waits_for_first_batch
 from job.instants import utc_text
 from job.plan.plan import JoinPlan
 from job.protocol.status import JobStatus, utc_time
@@ -110,7 +110,8 @@ def _effects(status: JobStatus, missing: list[Side]) -> Iterator[str]:
     if not all(_may_have_rows(status, side) for side in missing):
         yield "no row can match"
     without = [side for side in missing if status.side_watermark(side) is None]
-    if without and status.table is None and not any(status.idle.values()):
+    lacks_time = bool(without) and status.table is None and not any(status.idle.values())
+    if lacks_time or waits_for_first_batch(status):
         yield "the watermark does not advance, so no unmatched row is emitted"
 
 
@@ -308,7 +309,9 @@ def _never_matched(plan: JoinPlan, status: JobStatus) -> Iterator[str]:
             "condition is not met. `streamjoin check` compares the keys of both topics."
         )
         return
-    results = f": all {unmatched:,} results are of unmatched rows" if unmatched else ""
+    results = f": all {unmatched:,} results are of unmatched rows" if unmatched > 1 else ""
+    if unmatched == 1:
+        results = ": the only result is of an unmatched row"
     differ = "keys" if _bounds_no_time(plan) else "keys or the event times"
     yield (
         f"{_NO_MATCH}{results}. All records are read, so the {differ} of both sides may differ: "

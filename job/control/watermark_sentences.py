@@ -6,6 +6,7 @@ from datetime import timedelta
 from job.instants import utc_text
 from job.protocol.status import JobStatus, QueryState, utc_time
 from job.spec.durations import rounded_text
+from job.spec.engine import Engine
 from job.spec.sides import OTHER_SIDE, SIDES, Side
 
 
@@ -23,9 +24,17 @@ def not_running(status: JobStatus) -> Iterator[str]:
 
 def held_back(status: JobStatus) -> Iterator[str]:
     idle = [side for side in SIDES if status.idle.get(side)]
-    if idle:
+    if idle and waits_for_first_batch(status):
         yield (
-            f"The {' and '.join(idle)} side is idle: its event time follows the clock, minus "
+            "The query has run no batch since it started. Its first batch runs when a record of "
+            "either side arrives. Until then the watermark does not advance, also with "
+            "idle_after, and no unmatched rows are emitted."
+        )
+        return
+    if idle:
+        are_idle = "sides are idle: their" if idle[1:] else "side is idle: its"
+        yield (
+            f"The {' and '.join(idle)} {are_idle} event time follows the clock, minus "
             "idle_after and watermark_delay."
         )
         return
@@ -34,6 +43,14 @@ def held_back(status: JobStatus) -> Iterator[str]:
         yield _no_event_time(status, without)
     elif (slower := status.watermark_held_back_by) is not None:
         yield _slower_side(status, slower)
+
+
+def waits_for_first_batch(status: JobStatus) -> bool:
+    """Whether no batch has ended since the query started. Spark runs the first one only with
+    records, also if a side follows the clock; the real-time engine needs none."""
+    last = status.last_batch
+    has_run = last is not None and last.run_id == status.run_id
+    return not has_run and status.engine is Engine.MICRO_BATCH
 
 
 def _no_event_time(status: JobStatus, sides: list[Side]) -> str:

@@ -139,6 +139,19 @@ def test_first_batch_that_has_not_ended(read_to: dict[int, int] | None) -> None:
     assert "has no new record since the job started" in reported(nothing_new)
 
 
+def test_quiet_topics_after_a_restart_although_the_sides_are_idle() -> None:
+    # A restart knows the event times of the checkpoint.
+    given = status(
+        idle={"left": True, "right": True},
+        run_id="run-2",
+        brokers=ALL_READ,
+        event_times={"left": event_times(NOW_MS), "right": event_times(NOW_MS)},
+    )
+    assert reported(given, join__type="left_outer").endswith(
+        "Until then the watermark does not advance, so no unmatched row is emitted."
+    )
+
+
 def test_side_without_records_is_no_cause_if_the_state_gives_results() -> None:
     given = after(right=read(None, records=0), output_records=3)
     assert reported(given).startswith("3 results were written")

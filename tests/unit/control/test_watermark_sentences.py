@@ -8,6 +8,7 @@ from job.control.watermark_sentences import held_back, not_running
 from job.instants import to_epoch_ms
 from job.protocol.status import QueryState
 from job.protocol.totals import SideTotals
+from job.spec.engine import Engine
 from tests.unit.service.builders import NO_BROKER, NOW, batch, event_times, status_after
 
 NOW_MS, MINUTE_MS = to_epoch_ms(NOW), 60_000
@@ -92,6 +93,25 @@ def test_idle_side_is_named() -> None:
 
     [sentence] = held_back(idle)
     assert sentence.startswith("The right side is idle: its event time follows the clock")
+
+    both_idle = RUNNING.model_copy(update={"idle": {"left": True, "right": True}})
+    [sentence] = held_back(both_idle)
+    assert sentence.startswith("The left and right sides are idle: their event time follows")
+
+
+@pytest.mark.parametrize("last_batch", [None, batch(run_id="run-1")])
+def test_idle_side_does_not_follow_the_clock_before_the_first_batch(last_batch: Any) -> None:
+    started = {"last_batch": last_batch, "run_id": "run-2", "idle": {"left": True, "right": True}}
+    waits = RUNNING.model_copy(update=started)
+
+    [sentence] = held_back(waits)
+    assert sentence.startswith("The query has run no batch since it started.")
+    assert "when a record of either side arrives" in sentence
+    assert "also with idle_after" in sentence
+
+    real_time = waits.model_copy(update={"engine": Engine.REAL_TIME})
+    [sentence] = held_back(real_time)
+    assert "event time follows the clock" in sentence
 
 
 def test_bad_records_of_the_slower_side_are_named() -> None:
