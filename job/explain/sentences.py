@@ -195,9 +195,10 @@ def _late(facts: Facts, record: KeyRecord, cause: kinds.Late) -> str:
         return f"was late{message}; {outcome}"
     least, most = cause.watermark.least_ms, cause.watermark.most_ms
     if least == most:
+        where = f"{_span(least - time)} behind" if least > time else "at"
         return (
-            f"was late: it is {_span(least - time)} behind the watermark, which had reached "
-            f"{time_text(least)}; {outcome}"
+            f"was late: it is {where} the watermark, which had reached {time_text(least)}; "
+            f"{outcome}"
         )
     by = f"at least {_span(least - time)}" if least >= time else f"at most {_span(most - time)}"
     return (

@@ -200,6 +200,15 @@ def test_late_row_has_the_watermark_of_its_dead_letter() -> None:
     ) == explained(RECORD, letters=letters)[0]
 
 
+def test_row_at_the_watermark_is_late() -> None:
+    letters = {("left", LEFT): Letter("late", LATE.replace("00:30", "00:00"), "dead/0/3")}
+
+    assert (
+        f"{L} was late: it is at the watermark, which had reached 2026-11-20T12:00:00.000Z; "
+        "its dead letter is dead/0/3."
+    ) == explained(RECORD, letters=letters)[0]
+
+
 def test_late_row_has_the_watermarks_of_the_history() -> None:
     before = PRESENT.model_copy(update={"watermark_ms": NOW_MS, "left_offsets": {1: 10}})
     after = PRESENT.model_copy(update={"watermark_ms": NOW_MS + MINUTE_MS})
