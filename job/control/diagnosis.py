@@ -110,8 +110,8 @@ def _effects(status: JobStatus, missing: list[Side]) -> Iterator[str]:
     if not all(_may_have_rows(status, side) for side in missing):
         yield "no row can match"
     without = [side for side in missing if status.side_watermark(side) is None]
-    lacks_time = bool(without) and status.table is None and not any(status.idle.values())
-    if lacks_time or waits_for_first_batch(status):
+    lacks_time = bool(without) and not any(status.idle.values())
+    if status.table is None and (lacks_time or waits_for_first_batch(status)):
         yield "the watermark does not advance, so no unmatched row is emitted"
 
 
