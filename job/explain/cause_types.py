@@ -139,6 +139,8 @@ class NotInTable:
 
     other: Place
     """The newest record of the key."""
+    has_deleted: bool
+    """Whether it was written before the row, and deletes the row of its key."""
 
 
 NoMatch: TypeAlias = (

@@ -10,7 +10,7 @@ from job.event_time.history import Bounds, Pace, WatermarkLine, pace, stands, wa
 from job.explain.cause_types import Cause, Waiting
 from job.explain.causes import causes
 from job.explain.evaluation import Evaluated
-from job.explain.facts import Facts, KeyRecord, RowId, StoredRow
+from job.explain.facts import Facts, KeyRecord, Result, RowId, StoredRow
 from job.explain.read_sentences import read_sentences
 from job.explain.sentences import sentence
 from job.explain.topics import KeyTopics
@@ -92,7 +92,7 @@ def _facts(running: RunningFacts) -> Facts:
         plan=running.plan,
         records=ordered,
         pairs=running.evaluated.pairs,
-        results=tuple(topics.results),
+        results=tuple(_of_these(topics.results, records, running.reset_ms)),
         letters=topics.letters,
         result_letters=topics.result_letters,
         stored={row: _stored(of_row) for row, of_row in stored.items()},
@@ -110,6 +110,21 @@ def _facts(running: RunningFacts) -> Facts:
         reset_ms=running.reset_ms,
         history_from_ms=running.history[0].at_ms if len(running.history) > 1 else None,
     )
+
+
+def _of_these(
+    results: Sequence[Result], records: Mapping[RowId, KeyRecord], reset_ms: int | None
+) -> Iterator[Result]:
+    """Without those of before a reset whose records were written after it: a topic that was created
+    again has the same places."""
+
+    def is_older(result: Result) -> bool:
+        if reset_ms is None or result.written_ms is None or result.written_ms >= reset_ms:
+            return False
+        known = (records[row] for row in result.records.items() if row in records)
+        return any((record.written_ms or 0) >= reset_ms for record in known)
+
+    yield from (result for result in results if not is_older(result))
 
 
 def _pace(running: RunningFacts) -> Pace | None:

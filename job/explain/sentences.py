@@ -27,11 +27,11 @@ from job.spec.sides import OTHER_SIDE, Side
 
 def sentence(facts: Facts, record: KeyRecord, cause: Cause) -> str:
     """One sentence with what happened to the record, and why."""
-    return f"{subject(record)} {_what(facts, record, cause)}."
+    return f"{subject(facts, record)} {_what(facts, record, cause)}."
 
 
-def subject(record: KeyRecord) -> str:
-    time = record.event_time_ms
+def subject(facts: Facts, record: KeyRecord) -> str:
+    time = None if record.side == facts.plan.table_side else record.event_time_ms
     at = "" if time is None else f" (event time {time_text(time)})"
     return f"{_place(record.side, record.place)}{at}"
 
@@ -285,7 +285,7 @@ def _no_match(facts: Facts, record: KeyRecord, because: NoMatch) -> str:
         case kinds.OtherUnread():
             return f"{_place(other, because.other)} is not read yet"
         case kinds.NotInTable():
-            return not_in_table(_place(other, because.other))
+            return not_in_table(_place(other, because.other), has_deleted=because.has_deleted)
         case kinds.OtherNotJoined():
             return f"{_place(other, because.other)} {_not_joined(because)}"
 

@@ -5,8 +5,11 @@ from job.plan.plan import JoinPlan
 from job.spec.sides import Side
 
 
-def not_in_table(newest: str) -> str:
-    """`newest`: the place of the newest record of the key."""
+def not_in_table(newest: str, *, has_deleted: bool) -> str:
+    """`newest`: the place of the newest record of the key. `has_deleted`: it was written before the
+    row, and deletes the row of its key."""
+    if has_deleted:
+        return f"{newest}, the newest record of its key in the table, has deleted the row"
     return (
         f"the table had no row of its key then: {newest}, the newest record of the key, was read "
         "later, or has deleted the row"
@@ -16,7 +19,7 @@ def not_in_table(newest: str) -> str:
 def of_table(cause: kinds.InTable | kinds.DeletedKey, side: Side) -> str:
     """What a record has done to the table on `side`."""
     if isinstance(cause, kinds.DeletedKey):
-        return "deleted the row of its key in the table, if there was one"
+        return "deleted the row of its key in the table"
     results = "no result with it was found"
     if cause.results:
         results = f"{cause.results:,} result{'s' if cause.results > 1 else ''} with it were found"

@@ -83,4 +83,6 @@ def _no_match(facts: Facts, record: KeyRecord) -> NoMatch:
     pair = facts.pair(record, newest)
     if pair is not None and not pair.meets_condition and not newest.deletes_key:
         return kinds.ConditionFalse(newest.place)
-    return kinds.NotInTable(newest.place)
+    times = (newest.written_ms, record.written_ms)
+    was_before = None not in times and (newest.written_ms or 0) < (record.written_ms or 0)
+    return kinds.NotInTable(newest.place, has_deleted=newest.deletes_key and was_before)

@@ -63,6 +63,14 @@ def test_bad_records_are_counted_by_reason_with_the_message_of_the_first() -> No
     assert 1 == len(texts(bad(0, "tombstone")))
 
 
+def test_tombstone_of_a_table_is_no_record_without_fields() -> None:
+    nulls = frozenset({"campaign"})
+
+    shown = texts(read(0, value=None, nulls=nulls), read(1, nulls=nulls))
+
+    assert "column campaign is null in all 2 records: the records have Campaign" in shown[0]
+
+
 def test_column_that_is_always_null_is_named_with_the_field_in_another_case() -> None:
     nulls = frozenset({"campaign", "cost"})
 

@@ -309,3 +309,13 @@ def test_pair_of_rows_that_were_read_before_the_change_is_kept_back() -> None:
     ) == of_first(left, right, pair=MATCHING, stored=matched, before_change=before)
     one = of_first(left, right, pair=MATCHING, stored=waiting, before_change=frozenset({left.row}))
     assert "before the last change" not in one
+
+
+def test_result_of_before_a_reset_is_not_that_of_a_record_of_the_recreated_topic() -> None:
+    def shown(reset_ms: int | None) -> str:
+        result = Result({"left": LEFT, "right": RIGHT}, "attributed/0/3", NOW_MS - MINUTE_MS)
+        return explained(RECORD, results=[result], reset_ms=reset_ms)[0]
+
+    assert "matched right" in shown(None)
+    assert "matched right" in shown(NOW_MS - 2 * MINUTE_MS)
+    assert "matched right" not in shown(NOW_MS - MINUTE_MS // 2)

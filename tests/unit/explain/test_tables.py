@@ -11,7 +11,7 @@ from job.semantics.input_records import records_of_jsonl
 from job.semantics.simulate import simulate
 from job.spec.sides import SIDES
 from tests.sql_worker import ROWS
-from tests.unit.semantics.simulations import row
+from tests.unit.semantics.simulations import T, row
 from tests.unit.semantics.test_table import record, tables
 
 AT = "(event time 2023-11-14T22:13:20.000Z)"
@@ -24,13 +24,11 @@ def order(key: int | None, batch: int) -> str:
 
 
 def stories(made: JoinPlan, left: Sequence[str], right: Sequence[str], key: str) -> list[str]:
-    """Without the event times of the table."""
     of = dict(
         zip(SIDES, (records_of_jsonl(left, ROWS), records_of_jsonl(right, ROWS)), strict=True)
     )
     batches = simulate(made, ROWS, of["left"], of["right"])
-    sentences = explained(Simulation(made, of, batches), ROWS, key)
-    return [text.replace(" (event time 1980-01-01T00:00:00.000Z)", "") for text in sentences]
+    return explained(Simulation(made, of, batches), ROWS, key)
 
 
 def test_each_row_says_which_version_it_got() -> None:
@@ -47,7 +45,7 @@ def test_each_row_says_which_version_it_got() -> None:
         f"left l/0/2 {AT} {AT_ONCE} 3; {none}.",
         f"right r/0/0 {WAS} right r/0/1 replaced it; 1 result with it was found.",
         f"right r/0/1 {WAS} right r/0/2 deleted it; no result with it was found.",
-        "right r/0/2 deleted the row of its key in the table, if there was one.",
+        "right r/0/2 deleted the row of its key in the table.",
     ] == stories(tables(), left, right, "1")
 
 
@@ -83,3 +81,12 @@ def test_result_names_the_record_of_the_table_in_its_header() -> None:
     assert {"left": ("orders", 0, 17), "right": ("customers", 3, 90)} == _records_of(headers)
     assert {"left": ("orders", 0, 17)} == _records_of([headers[0], ("streamjoin-match", None)])
     assert {"right": ("orders", 0, 17)} == _records_of([("streamjoin-id", b"|orders/0/17")])
+
+
+def test_row_after_a_tombstone_names_it() -> None:
+    left = [json.dumps({"value": json.loads(row(1, 0)), "batch": 1, "timestamp": T + 2})]
+    right = [record(1, 10, batch=0, timestamp=T), record(1, batch=0, timestamp=T + 1)]
+
+    assert stories(tables(), left, right, "1")[0].endswith(
+        "; right r/0/1, the newest record of its key in the table, has deleted the row."
+    )
