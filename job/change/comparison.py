@@ -98,15 +98,14 @@ def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
             "Start with empty state: `streamjoin run SPEC --new-query`",
         )
     for side in SIDES:
-        if old.side(side).table != new.side(side).table or old.side(side).table is not None:
+        if old.side(side).table is not None or new.side(side).table is not None:
             yield Problem(
                 f"{side}.table",
                 None,
                 "is not possible in a change: the rows of the table are not carried over. Start "
-                "with empty state, which reads the table from its beginning: `streamjoin run SPEC "
-                "--new-query`",
+                "with empty state: `streamjoin run SPEC --new-query` reads the table from its "
+                "beginning, and the stream again from start_from",
             )
-            return
         if side in {*old.deduplicated, *new.deduplicated}:
             yield Problem(
                 f"{side}.deduplicate",
@@ -128,7 +127,8 @@ def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
                 f"must stay {old.side(side).topic}: the same offset in another topic is another "
                 "record. Start a join of other topics with another `name`",
             )
-        if new.side(side).retention is None:
+        has_table = (old.table_side, new.table_side) != (None, None)
+        if new.side(side).retention is None and not has_table:
             yield Problem(
                 "join",
                 None,

@@ -272,7 +272,8 @@ def _state(plan: JoinPlan, resources: AvailableResources | None) -> Iterator[Lin
     if table is not None and (of_table := plan.side(table).table) is not None:
         missing += [f"{table}.table.expected_keys"] * (of_table.expected_keys is None)
     if missing:
-        yield "size", f"set {' and '.join(missing)} (records per second) for an estimate"
+        units = "records per second" if table is None else "records per second, and keys"
+        yield "size", f"set {' and '.join(missing)} ({units}) for an estimate"
 
 
 def _expected_load(
@@ -307,12 +308,12 @@ def _event_time(plan: JoinPlan) -> Iterator[Line]:
         rows = f"rows may be up to {duration_text(side_plan.watermark_delay)} behind"
         order = f"{rows} the newest {newest} read"
         if plan.table_side is not None:
-            order = "no result depends on its order"
-        text = side_plan.event_time_text
-        if text == KAFKA_TIMESTAMP:
-            yield side, f"the Kafka timestamp; {order}"
-            continue
-        yield side, f"{text}; {order}"
+            is_kafkas = side_plan.event_time_text == KAFKA_TIMESTAMP
+            yield side, "the Kafka timestamp" if is_kafkas else side_plan.event_time_text
+            if is_kafkas:
+                continue
+        else:
+            yield side, f"{side_plan.event_time_text}; {order}"
         if side_plan.time_zone != UTC:
             yield "", f"expressions, and times without an offset: {side_plan.time_zone}"
         yield from _ahead(side_plan)
@@ -321,7 +322,7 @@ def _event_time(plan: JoinPlan) -> Iterator[Line]:
         if side_plan.idle_after is not None:
             yield from _idle(side_plan.idle_after, side_plan.watermark_delay)
     if plan.table_side is not None:
-        yield "watermark", f"that of the {plan.streams[0]} side. No result waits for it"
+        yield "order", "no result depends on event times, and none waits for the watermark"
         return
     yield "watermark", "the smaller of the two sides' event time minus watermark_delay. The"
     yield "", "event time of a side is the newest one read from its topic. While"

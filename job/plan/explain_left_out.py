@@ -77,6 +77,11 @@ def _unsafe_nulls(plan: JoinPlan) -> str:
         return "counted and written to the dead-letter topic"
     if not plan.null_keys_pass:
         return "counted and dropped"
+    if plan.table_side is not None and plan.join_type.outer_sides:
+        return (
+            f"counted; a {plan.streams[0]} row with one is emitted as unmatched, a record of the "
+            "table is dropped"
+        )
     if all(plan.null_safe):
         return "counted; a null key matches a null key"
     outer = " or ".join(plan.join_type.outer_sides)

@@ -19,6 +19,7 @@ from job.spec.join_conditions import JoinOperator
 from job.spec.output import OutputTimestamp
 from job.spec.sides import SIDES, Side
 from job.spec.source_topics import SourceTopics
+from job.spec.table import KAFKA_TIMESTAMP
 from job.spec.value_format import Format
 from job.spec.value_schema import Column, ValueSchema
 from job.sql.questions import Columns, SqlError, SqlQuestions
@@ -63,8 +64,9 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
         settings |= {
             _topic_field(side.side): side.topic,
             f"{side.side}.key": ", ".join(part.canonical for part in side.key),
-            f"{side.side}.event_time": side.event_time_definition,
         }
+        if plan.table_side is None or side.event_time_text != KAFKA_TIMESTAMP:
+            settings[f"{side.side}.event_time"] = side.event_time_definition
         if plan.table_side is None:
             settings[f"{side.side}.watermark_delay"] = duration_text(side.watermark_delay)
         if plan.table_side in {None, side.side}:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from job.spec.csv import CsvSpec
 from job.spec.deduplication import DeduplicationSpec
@@ -13,7 +13,7 @@ from job.spec.field_types import ColumnName, Expression, Rate, Topic, TopicPatte
 from job.spec.frozen import Frozen
 from job.spec.registry import default_subject, key_subject
 from job.spec.source_topics import TOPICS_MAX, SourceTopics
-from job.spec.table import TableField, with_defaults
+from job.spec.table import TableField
 from job.spec.value_format import Envelope, Format, Operation, RecordKeyFormat
 from job.sql.time_zones import UTC
 
@@ -71,15 +71,16 @@ class SideSpec(Frozen):
     """Columns or expressions that must equal those of the other side, paired in order."""
     event_time: Expression
     """Event time: a TIMESTAMP column, or an expression of type TIMESTAMP such as
-    `timestamp_seconds(payload.ts)`. A table can omit it: the Kafka timestamp."""
+    `timestamp_seconds(payload.ts)`. In a join with a table it can be omitted: the Kafka
+    timestamp."""
     time_zone: str = UTC
     """Time zone of texts without an offset in TIMESTAMP columns, and of all expressions of this
     side: an IANA name such as `Asia/Shanghai`, or an offset such as `+08:00`. Expressions of `join`
     and `output` use UTC. The checkpoint freezes this setting."""
     watermark_delay: Delay
     """How far a row may be behind the newest event time of its side before it is late. At least
-    1 ms: with 0 Spark drops rows equal to the newest event time (apache/spark#56043). A table can
-    omit it: it has no late rows."""
+    1 ms: with 0 Spark drops rows equal to the newest event time (apache/spark#56043). In a join
+    with a table it can be omitted: no row is late."""
     table: TableField | None = None
     """Makes the side a table: `latest`, or a mapping with `version`, `delete` and `expected_keys`.
     A row of the other side, the stream, joins the row that its key has in the table, at once. A
@@ -104,11 +105,6 @@ class SideSpec(Frozen):
     expected_rate: Rate | None = None
     """Records per second of the topic. `streamjoin plan` uses it to estimate the resources of the
     join. It has no other effect."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_a_table(cls, written: Any) -> Any:
-        return with_defaults(written)
 
     @property
     def has_columns(self) -> bool:

@@ -12,6 +12,7 @@ from pydantic import (
     Field,
     ValidationError,
     field_validator,
+    model_validator,
 )
 from pydantic_core import ErrorDetails
 
@@ -29,6 +30,7 @@ from job.spec.security import KafkaSecurity
 from job.spec.side_spec import SideSpec
 from job.spec.sides import SIDES
 from job.spec.start_positions import NamedStart
+from job.spec.table import with_defaults
 from job.spec.text import problems_of
 from job.spec.value_format import Format
 from job.spec.variables import filled, variables_hidden
@@ -121,6 +123,11 @@ class JoinSpec(Frozen):
     """Tests that `streamjoin test` runs."""
 
     _check_checkpoint = field_validator("checkpoint")(checkpoint_location)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_table(cls, document: Any) -> Any:
+        return with_defaults(document)
 
     def contradictions(self) -> Iterator[str | Contradiction]:
         yield from self._problems_of_bad_records()

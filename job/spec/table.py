@@ -7,10 +7,11 @@ from pydantic import BeforeValidator, Field
 
 from job.spec.field_types import Expression
 from job.spec.frozen import Frozen
+from job.spec.sides import SIDES
 
 KAFKA_TIMESTAMP = "greatest(record_timestamp, timestamp_seconds(315532800))"
-"""Event time of a table that names none. A record without a Kafka timestamp has one, too, which is
-not before 1980: min_event_time."""
+"""Event time of a side that names none, in a join with a table. A record without a Kafka timestamp
+has one, too, which is not before 1980: min_event_time."""
 
 
 class TableVersion(StrEnum):
@@ -39,8 +40,13 @@ TableField = Annotated[TableSpec, BeforeValidator(_in_full)]
 """A mapping, or the version alone."""
 
 
-def with_defaults(side: Any) -> Any:
-    """The fields of a side as they are written, with those that a table may leave out."""
-    if not isinstance(side, dict) or side.get("table") is None:
-        return side
-    return {"event_time": KAFKA_TIMESTAMP, "watermark_delay": "1 ms", **side}
+def with_defaults(document: Any) -> Any:
+    """A spec as it is written, with the fields of both sides that a join with a table may leave
+    out: nothing depends on event times."""
+    if not isinstance(document, dict):
+        return document
+    sides = {side: document[side] for side in SIDES if isinstance(document.get(side), dict)}
+    if all(written.get("table") is None for written in sides.values()):
+        return document
+    times = {"event_time": KAFKA_TIMESTAMP, "watermark_delay": "1 ms"}
+    return {**document, **{side: {**times, **written} for side, written in sides.items()}}

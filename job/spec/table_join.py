@@ -29,7 +29,7 @@ def problems(join: JoinConditions, table: Side) -> Iterator[Contradiction]:
                 "newest row of its key, whatever the event times; remove it, or remove "
                 f"{table}.table to join two streams"
             )
-            yield Contradiction(message, ("join", name), str(getattr(join, name)))
+            yield Contradiction(message, ("join", name), name)
     if join.operator is JoinOperator.SPARK:
         message = f"does not join a table ({table}.table): remove join.operator"
         yield Contradiction(message, ("join", "operator"), join.operator)
