@@ -17,6 +17,14 @@ UNKNOWN = "-"
 _SENTENCE_END = re.compile(r"\n|(?<=\.) (?=[A-Z])")
 _WHOLE_BATCH = "trigger_execution"
 _PHASES_MAX = 4
+_PHASE_WORDS = {
+    "add_batch": "read, join and deliver",
+    "query_planning": "plan",
+    "latest_offset": "request the ends",
+    "wal_commit": "record the offsets",
+    "commit_offsets": "commit",
+}
+"""Phases of a batch by their names in Spark."""
 """Phases of a batch in a line: the others take a few milliseconds."""
 
 
@@ -99,7 +107,9 @@ def side_rows(query: QueryView, now: datetime) -> Iterator[tuple[str, tuple[str,
         return name, tuple(cells)
 
     sides = [query.side(side) for side in SIDES]
-    yield row("topic", (side.topic or UNKNOWN for side in sides))
+    tables = {side: " (table)" if side == query.table else "" for side in SIDES}
+    topics = zip(sides, tables.values(), strict=True)
+    yield row("topic", (f"{side.topic or UNKNOWN}{table}" for side, table in topics))
     yield row("records read", (number(side.input_records) for side in sides))
     yield row("unread", (number(side.offsets_behind_latest_total) for side in sides))
     yield row("newest event", (behind(side.event_time_max, now) for side in sides))
@@ -180,10 +190,11 @@ def _latency(query: QueryView) -> str:
 
 
 def _phases(batch: BatchView) -> str:
-    """`add_batch 0.25 s, query_planning 0.04 s`, the longest first."""
+    """`read, join and deliver 0.25 s, plan 0.04 s`, the longest first."""
     phases = {name: s for name, s in batch.phase_seconds.items() if name != _WHOLE_BATCH}
     longest = sorted(phases, key=lambda name: -phases[name])[:_PHASES_MAX]
-    return ", ".join(f"{name} {phases[name]:.2f} s" for name in longest) or UNKNOWN
+    texts = (f"{_PHASE_WORDS.get(name, name)} {phases[name]:.2f} s" for name in longest)
+    return ", ".join(texts) or UNKNOWN
 
 
 def _watermark(query: QueryView, now: datetime) -> str:

@@ -122,7 +122,9 @@ def _fields(side: SidePlan, read: Sequence[ReadRecord]) -> dict[str, None]:
     fields: dict[str, None] = {}
     for each in read:
         value = each.record.value
-        text = value.decode(errors="replace") if isinstance(value, bytes) else value or ""
+        if value is None:
+            continue
+        text = value.decode(errors="replace") if isinstance(value, bytes) else value
         members = any_json(text)
         if isinstance(members, Members):
             fields |= dict.fromkeys(name for name, _ in members)

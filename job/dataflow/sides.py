@@ -134,6 +134,8 @@ def observed_metrics(side: SidePlan) -> list[Column]:
     """Metrics of a side in each batch; protocol/ reads them by these names."""
     # The timestamp of a record without one is -1.
     record_time = f"nullif(`{column_name(side.side, 'record_timestamp')}`, timestamp_millis(-1))"
+    if side.table is not None:  # its records have no results, and so no latency
+        record_time = "cast(null AS TIMESTAMP)"
     return [
         F.count(F.lit(1)).alias("records"),
         count_where(f"reason IS NULL AND {record_checks.counted_null_key(side)}").alias(

@@ -70,8 +70,8 @@ def test_status_shows_the_longest_phases_of_the_last_batch(spec: Path, job: Smal
     shown = streamjoin("status", spec).stdout
 
     assert (
-        "its phases  add_batch 0.25 s, query_planning 0.10 s, wal_commit 0.05 s, "
-        "commit_offsets 0.04 s\n"
+        "its phases  read, join and deliver 0.25 s, plan 0.10 s, record the offsets 0.05 s, "
+        "commit 0.04 s\n"
     ) in shown
     assert (
         phases
