@@ -15,7 +15,7 @@ from tests.semantics.join_cases import Case, Data, Restart, Step
 from tests.semantics.planted_java import Plant, compile_plants, use_plant
 from tests.semantics.real_time_runner import HEAPS, Heap
 
-CASES = 40
+CASES = 25
 SECONDS = 100
 """Cases stop being started after this; a slow machine runs fewer."""
 
