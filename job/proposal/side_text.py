@@ -50,7 +50,7 @@ def _compacted_lines() -> list[str]:
         "# The topic is compacted: usually it is a table with the newest record of each key. This",
         "# join is one of two streams: it joins a record only with those within match_window. To",
         "# join the newest record of a key, however old, write `table: latest` on this side, with",
-        "# a key from record_key, and remove match_window and on_late_row (docs/tables.md).",
+        "# a key from record_key, and remove match_window and on_late_row.",
     ]
 
 
