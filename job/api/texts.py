@@ -17,6 +17,7 @@ UNKNOWN = "-"
 _SENTENCE_END = re.compile(r"\n|(?<=\.) (?=[A-Z])")
 _WHOLE_BATCH = "trigger_execution"
 _PHASES_MAX = 4
+"""Phases of a batch in a line: the others take a few milliseconds."""
 _PHASE_WORDS = {
     "add_batch": "read, join and deliver",
     "query_planning": "plan",
@@ -25,7 +26,6 @@ _PHASE_WORDS = {
     "commit_offsets": "commit",
 }
 """Phases of a batch by their names in Spark."""
-"""Phases of a batch in a line: the others take a few milliseconds."""
 
 
 def state_lines(query: QueryView, now: datetime) -> Iterator[str]:

@@ -22,8 +22,8 @@ def of_table(cause: kinds.InTable | kinds.DeletedKey, side: Side) -> str:
         return "deleted the row of its key in the table"
     results = "no result with it was found"
     if cause.results:
-        results = f"{cause.results:,} result{'s' if cause.results > 1 else ''} with it were found"
-        results = results.replace("1 result with it were", "1 result with it was")
+        counted = "1 result" if cause.results == 1 else f"{cause.results:,} results"
+        results = f"{counted} with it {'was' if cause.results == 1 else 'were'} found"
     if cause.replaced_by is None:
         return f"is the row of its key in the table; {results}"
     did = "deleted" if cause.is_deleted else "replaced"

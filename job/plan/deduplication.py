@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from job.errors import Problem
 from job.plan.plan import JoinPlan
 from job.plan.position import position_column
+from job.plan.problems import CAN_FAIL
 from job.plan.side_plan import SidePlan
 from job.spec.sides import SIDES, Side
 
@@ -44,11 +45,7 @@ def deduplication_problems(plan: JoinPlan) -> Iterator[Problem]:
                 )
                 yield Problem(field, part.text, message)
             elif part.can_fail:
-                message = (
-                    "can fail on a record (a cast, a division, an overflow): write it so that it "
-                    "cannot fail, e.g. with try_cast"
-                )
-                yield Problem(field, part.text, message)
+                yield Problem(field, part.text, CAN_FAIL)
 
 
 def _name(side: Side, index: int) -> str:

@@ -304,16 +304,15 @@ def _trailing(plan: JoinPlan) -> str:
 def _event_time(plan: JoinPlan) -> Iterator[Line]:
     for side in SIDES:
         side_plan = plan.side(side)
-        newest = "one" if side_plan.has_event_time_expression else side_plan.event_time
-        rows = f"rows may be up to {duration_text(side_plan.watermark_delay)} behind"
-        order = f"{rows} the newest {newest} read"
         if plan.table_side is not None:
             is_kafkas = side_plan.event_time_text == KAFKA_TIMESTAMP
             yield side, "the Kafka timestamp" if is_kafkas else side_plan.event_time_text
             if is_kafkas:
                 continue
         else:
-            yield side, f"{side_plan.event_time_text}; {order}"
+            newest = "one" if side_plan.has_event_time_expression else side_plan.event_time
+            rows = f"rows may be up to {duration_text(side_plan.watermark_delay)} behind"
+            yield side, f"{side_plan.event_time_text}; {rows} the newest {newest} read"
         if side_plan.time_zone != UTC:
             yield "", f"expressions, and times without an offset: {side_plan.time_zone}"
         yield from _ahead(side_plan)

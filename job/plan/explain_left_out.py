@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from job.plan.explain_real_time import dead_letter_lines
+from job.plan.explain_table import LATE_ROWS
 from job.plan.plan import JoinPlan
 from job.spec.join_conditions import JoinOperator
 from job.spec.output import Delivery
@@ -17,7 +18,7 @@ def left_out_lines(plan: JoinPlan) -> Iterator[tuple[str, str]]:
         "written to the dead-letter topic" if letters and letters.takes_late_rows else "dropped"
     )
     if plan.table_side is not None:
-        yield ("late rows", "none: a row of the stream is joined when it is read")
+        yield ("late rows", LATE_ROWS)
     else:
         yield ("late rows", f"a row is late if {time} is not after the watermark: counted")
         yield ("", f"and {outcome}, even if it could still match")

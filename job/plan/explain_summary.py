@@ -6,6 +6,7 @@ from job.plan.capacity import AvailableResources, Load, expected_load, stored_fo
 from job.plan.explain_join import key_terms, time_bound
 from job.plan.explain_load import rounded, size
 from job.plan.explain_load import warnings as load_warnings
+from job.plan.explain_table import LATE_ROWS
 from job.plan.explain_table import state_text as table_state
 from job.plan.plan import JoinPlan
 from job.plan.warnings import expressions, warnings
@@ -118,7 +119,7 @@ def _bad_records(plan: JoinPlan) -> str:
 
 def _late_rows(plan: JoinPlan) -> str:
     if plan.table_side is not None:
-        return "none: a row of the stream is joined when it is read"
+        return LATE_ROWS
     if plan.dead_letter is not None and plan.dead_letter.takes_late_rows:
         return f"counted, and written to topic {plan.dead_letter.topic}"
     return "counted and dropped"

@@ -8,6 +8,9 @@ from job.plan.plan import JoinPlan
 from job.plan.side_plan import SidePlan
 from job.spec.sides import OTHER_SIDE, Side
 
+LATE_ROWS = "none: a row of the stream is joined when it is read"
+"""Fate of late rows in a join with a table."""
+
 
 def emission_lines(plan: JoinPlan, table: Side) -> Iterator[tuple[str, str]]:
     """When a row of the stream has its result."""

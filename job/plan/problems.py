@@ -10,6 +10,12 @@ from job.spec.expressions import Expression, Scope
 Result = TypeVar("Result")
 Parser = Callable[[str, Scope, str], Expression]
 
+CAN_FAIL = (
+    "can fail on a record (a cast, a division, an overflow): write it so that it cannot fail, e.g. "
+    "with try_cast"
+)
+"""Of an expression that is not checked on each record."""
+
 
 class Problems:
     """Collects all problems, so that the user sees them at once."""

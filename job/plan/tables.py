@@ -1,6 +1,6 @@
 """The plan of a side that is a table."""
 
-from job.plan.problems import Problems, optional
+from job.plan.problems import CAN_FAIL, Problems, optional
 from job.plan.side_plan import TablePlan
 from job.spec.expressions import Scope, predicate
 from job.spec.side_spec import SideSpec
@@ -19,9 +19,5 @@ def table_plan(problems: Problems, written: SideSpec, side: Side, scope: Scope) 
     field = f"{side}.table.delete"
     delete = optional(problems, predicate, written.table.delete, scope, field)
     if delete is not None and delete.can_fail:
-        message = (
-            "can fail on a record (a cast, a division, an overflow): write it so that it cannot "
-            "fail, e.g. with try_cast"
-        )
-        problems.add(field, delete.text, message)
+        problems.add(field, delete.text, CAN_FAIL)
     return TablePlan(written.table.version, delete, written.table.expected_keys)
