@@ -165,7 +165,7 @@ def _input_settings(
         if settings.error is not None:
             yield _unread(settings)
         if side.table is not None:
-            yield from table_findings(name, settings.values)
+            yield from table_findings(name, settings.values, is_as_of=side.table.is_as_of)
         elif is_compacted(settings.values):
             yield warning(
                 name,
@@ -175,8 +175,19 @@ def _input_settings(
         yield from _retention(plan, side, name, settings)
 
 
-def table_findings(topic: str, settings: Mapping[str, str]) -> Iterator[Finding]:
+def table_findings(
+    topic: str, settings: Mapping[str, str], *, is_as_of: bool = False
+) -> Iterator[Finding]:
     """What a topic removes of a table. `settings`: of the topic."""
+    if is_as_of and is_compacted(settings):
+        lag = duration_text(timedelta(milliseconds=int(settings.get("min.compaction.lag.ms", 0))))
+        yield warning(
+            topic,
+            "is compacted, and its table has versions (as_of): Kafka removes older versions of a "
+            f"key after {lag} (min.compaction.lag.ms), and a query that starts with empty state "
+            "does not have them for older rows; set min.compaction.lag.ms to the longest time that "
+            "you read again, or write `before_first: first`",
+        )
     if "delete" not in settings.get("cleanup.policy", "delete"):
         return
     kept_ms = int(settings.get("retention.ms", -1))

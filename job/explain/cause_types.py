@@ -1,7 +1,7 @@
 """What can have happened to a record of a key, and why a row has no match. Values only."""
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from job.event_time.history import Bounds
 from job.explain.facts import Letter, NoMatchPossible, NullKey, Problem, Result
@@ -143,6 +143,17 @@ class NotInTable:
     """Whether it was written before the row, and deletes the row of its key."""
 
 
+@dataclass(frozen=True)
+class NoVersion:
+    """The table had no valid version of the key at the event time of the row."""
+
+    other: Place
+    """The version that should be valid then, or the first one, if all are later."""
+    reason: Literal["deleted", "later", "ended", "unread"]
+    """`later`: all versions are. `ended`: it was older than `retention`. `unread`: it was read
+    after the row."""
+
+
 NoMatch: TypeAlias = (
     NoRow
     | NotCompared
@@ -152,6 +163,7 @@ NoMatch: TypeAlias = (
     | KeptBack
     | OtherNotJoined
     | NotInTable
+    | NoVersion
 )
 
 

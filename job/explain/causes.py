@@ -32,7 +32,8 @@ def causes(facts: Facts) -> Iterator[tuple[KeyRecord, Cause]]:
 
 def cause(facts: Facts, record: KeyRecord) -> Cause:
     if facts.plan.table_side is not None:
-        return table_causes.cause(facts, record, _not_joined(facts, record))
+        late = _late_or_untraced(facts, record) if _has_late_rows(facts, record) else None
+        return table_causes.cause(facts, record, _not_joined(facts, record), late)
     emitted = _emitted(facts, record)
     if emitted is not None:
         return emitted
@@ -91,9 +92,15 @@ def _not_joined(facts: Facts, record: KeyRecord) -> Cause | None:
         return kinds.Excluded(record.problem, None)
     if record.duplicate_of is not None:
         return kinds.Duplicate(record.duplicate_of)
-    if facts.plan.table_side is not None:
+    if not _has_late_rows(facts, record):
         return None
     return kinds.Late(facts.watermarks[record.row]) if _must_be_late(facts, record) else None
+
+
+def _has_late_rows(facts: Facts, record: KeyRecord) -> bool:
+    """Whether a row of the side of a record can be late."""
+    table = facts.plan.table_side
+    return table is None or (facts.plan.is_as_of and record.side != table)
 
 
 def _is_stored_unmatched(facts: Facts, record: KeyRecord) -> bool:

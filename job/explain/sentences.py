@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from job.explain import cause_types as kinds
+from job.explain import single_match
 from job.explain.cause_types import Cause, NoMatch
 from job.explain.facts import (
     Bad,
@@ -18,7 +19,6 @@ from job.explain.facts import (
     NullKey,
     Result,
 )
-from job.explain.single_match import at_once, not_in_table, not_picked, of_table, waits_for_pick
 from job.instants import from_epoch_ms, utc_text
 from job.plan.result_id import Place
 from job.spec.durations import duration_text, rounded_text
@@ -31,8 +31,9 @@ def sentence(facts: Facts, record: KeyRecord, cause: Cause) -> str:
 
 
 def subject(facts: Facts, record: KeyRecord) -> str:
-    time = None if record.side == facts.plan.table_side else record.event_time_ms
-    at = "" if time is None else f" (event time {time_text(time)})"
+    time = record.event_time_ms
+    has_time = record.side != facts.plan.table_side or facts.plan.is_as_of
+    at = f" (event time {time_text(time)})" if has_time and time is not None else ""
     return f"{_place(record.side, record.place)}{at}"
 
 
@@ -130,14 +131,14 @@ def _what(facts: Facts, record: KeyRecord, cause: Cause) -> str:
             return _not_found(facts, record, cause)
         case kinds.WaitsForPick(until_ms=until_ms):
             until = f"{time_text(until_ms)}{_ahead(facts, until_ms)}"
-            return waits_for_pick(cause, plan, until)
+            return single_match.waits_for_pick(cause, plan, until)
         case kinds.NotPicked():
-            return not_picked(cause, plan)
+            return single_match.not_picked(cause, plan)
         case kinds.UnmatchedAtOnce(result=result, because=because):
             written = None if result is None else _result(result)
-            return at_once(plan, written, _no_match(facts, record, because))
+            return single_match.at_once(plan, written, _no_match(facts, record, because))
         case kinds.InTable() | kinds.DeletedKey():
-            return of_table(cause, record.side)
+            return single_match.of_table(cause, record.side, is_as_of=plan.is_as_of)
         case kinds.OneOfBothLate():
             return (
                 f"matches {_place(other, cause.with_row)} and has no result: one of both rows was "
@@ -284,8 +285,8 @@ def _no_match(facts: Facts, record: KeyRecord, because: NoMatch) -> str:
             )
         case kinds.OtherUnread():
             return f"{_place(other, because.other)} is not read yet"
-        case kinds.NotInTable():
-            return not_in_table(_place(other, because.other), has_deleted=because.has_deleted)
+        case kinds.NotInTable() | kinds.NoVersion():
+            return single_match.not_in_table(because, _place(other, because.other))
         case kinds.OtherNotJoined():
             return f"{_place(other, because.other)} {_not_joined(because)}"
 

@@ -5,25 +5,42 @@ from job.plan.plan import JoinPlan
 from job.spec.sides import Side
 
 
-def not_in_table(newest: str, *, has_deleted: bool) -> str:
-    """`newest`: the place of the newest record of the key. `has_deleted`: it was written before the
-    row, and deletes the row of its key."""
-    if has_deleted:
-        return f"{newest}, the newest record of its key in the table, has deleted the row"
-    return (
-        f"the table had no row of its key then: {newest}, the newest record of the key, was read "
-        "later, or has deleted the row"
-    )
+def not_in_table(because: kinds.NotInTable | kinds.NoVersion, other: str) -> str:
+    """`other`: the place of the record of the table."""
+    if isinstance(because, kinds.NotInTable):
+        if because.has_deleted:
+            return f"{other}, the newest record of its key in the table, has deleted the row"
+        newest = f"{other}, the newest record of the key, was read later, or has deleted the row"
+        return f"the table had no row of its key then: {newest}"
+    valid = f"{other}, the version of its key at its event time,"
+    match because.reason:
+        case "deleted":
+            return f"{valid} deletes the key"
+        case "later":
+            return f"all versions of its key are later: {other} is the first one"
+        case "ended":
+            return f"{valid} was older than table.retention"
+        case "unread":
+            return f"{valid} was read later"
 
 
-def of_table(cause: kinds.InTable | kinds.DeletedKey, side: Side) -> str:
+def of_table(cause: kinds.InTable | kinds.DeletedKey, side: Side, *, is_as_of: bool = False) -> str:
     """What a record has done to the table on `side`."""
     if isinstance(cause, kinds.DeletedKey):
+        if is_as_of:
+            return "deletes its key in the table from its event time on"
         return "deleted the row of its key in the table"
     results = "no result with it was found"
     if cause.results:
         counted = "1 result" if cause.results == 1 else f"{cause.results:,} results"
         results = f"{counted} with it {'was' if cause.results == 1 else 'were'} found"
+    if is_as_of:
+        until = "is the newest version of its key in the table"
+        if cause.replaced_by is not None:
+            until = (
+                f"is the version of its key in the table until that of {side} {cause.replaced_by}"
+            )
+        return f"{until}; {results}"
     if cause.replaced_by is None:
         return f"is the row of its key in the table; {results}"
     did = "deleted" if cause.is_deleted else "replaced"

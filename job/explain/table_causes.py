@@ -7,16 +7,23 @@ it.
 from job.explain import cause_types as kinds
 from job.explain.cause_types import Cause, NoMatch
 from job.explain.facts import Facts, KeyRecord, NoMatchPossible, NullKey
+from job.spec.durations import milliseconds
 from job.spec.sides import OTHER_SIDE
 
 
-def cause(facts: Facts, record: KeyRecord, not_joined: Cause | None) -> Cause:
-    """`not_joined`: why the record does not enter the join. None: it does."""
+def cause(
+    facts: Facts,
+    record: KeyRecord,
+    not_joined: Cause | None,
+    late: kinds.Late | kinds.Untraced | None,
+) -> Cause:
+    """`not_joined`: why the record does not enter the join. None: it does. `late`: what may be the
+    reason if a row has no result. None: no row is late."""
     if record.side == facts.plan.table_side:
         return not_joined or _in_table(facts, record)
     results = facts.results_of(record)
     if not results:
-        return not_joined or _without_result(facts, record)
+        return not_joined or _without_result(facts, record, late)
     table = OTHER_SIDE[record.side]
     if table in results[0].records:
         return kinds.Matched(results[0].records[table], tuple(results))
@@ -30,8 +37,9 @@ def cause(facts: Facts, record: KeyRecord, not_joined: Cause | None) -> Cause:
 def _in_table(facts: Facts, record: KeyRecord) -> Cause:
     if record.deletes_key:
         return kinds.DeletedKey()
-    following = _versions(facts)
-    next_one = next((each for each in following if _order(each) > _order(record)), None)
+    order = _by_time if facts.plan.is_as_of else _order
+    following = sorted(_versions(facts), key=order)
+    next_one = next((each for each in following if order(each) > order(record)), None)
     results = len(facts.results_of(record))
     if next_one is None:
         return kinds.InTable(None, is_deleted=False, results=results)
@@ -45,11 +53,17 @@ def _versions(facts: Facts) -> list[KeyRecord]:
     return sorted((each for each in found if each.row not in facts.unread), key=_order)
 
 
+def _by_time(record: KeyRecord) -> tuple[int, int, int]:
+    return record.event_time_ms or 0, record.partition, record.place.offset
+
+
 def _order(record: KeyRecord) -> tuple[int, int, int]:
     return record.written_ms or 0, record.partition, record.place.offset
 
 
-def _without_result(facts: Facts, record: KeyRecord) -> Cause:
+def _without_result(
+    facts: Facts, record: KeyRecord, late: kinds.Late | kinds.Untraced | None
+) -> Cause:
     """No result of the row was found."""
     plan = facts.plan
     letter = facts.result_letters.get(frozenset((record.row,)))
@@ -70,7 +84,7 @@ def _without_result(facts: Facts, record: KeyRecord) -> Cause:
             return kinds.ResultFiltered(
                 None, record.alone_filter_is_null, record.alone_earlier_filter
             )
-        return kinds.ResultNotFound(None)
+        return late or kinds.ResultNotFound(None)
     return kinds.UnmatchedAtOnce(None, _no_match(facts, record))
 
 
@@ -79,6 +93,8 @@ def _no_match(facts: Facts, record: KeyRecord) -> NoMatch:
     versions = _versions(facts)
     if not versions:
         return kinds.NoRow(table)
+    if facts.plan.is_as_of:
+        return _no_version(facts, record, sorted(versions, key=_by_time))
     newest = versions[-1]
     pair = facts.pair(record, newest)
     if pair is not None and not pair.meets_condition and not newest.deletes_key:
@@ -86,3 +102,22 @@ def _no_match(facts: Facts, record: KeyRecord) -> NoMatch:
     times = (newest.written_ms, record.written_ms)
     was_before = None not in times and (newest.written_ms or 0) < (record.written_ms or 0)
     return kinds.NotInTable(newest.place, has_deleted=newest.deletes_key and was_before)
+
+
+def _no_version(facts: Facts, record: KeyRecord, versions: list[KeyRecord]) -> NoMatch:
+    """`versions`: by event time."""
+    time_ms = record.event_time_ms or 0
+    before = [each for each in versions if (each.event_time_ms or 0) <= time_ms]
+    if not before:
+        return kinds.NoVersion(versions[0].place, "later")
+    version, table = before[-1], facts.plan.table
+    if version.deletes_key:
+        return kinds.NoVersion(version.place, "deleted")
+    retention = None if table is None else table.retention
+    age_ms = time_ms - (version.event_time_ms or 0)
+    if retention is not None and age_ms > milliseconds(retention):
+        return kinds.NoVersion(version.place, "ended")
+    pair = facts.pair(record, version)
+    if pair is not None and not pair.meets_condition:
+        return kinds.ConditionFalse(version.place)
+    return kinds.NoVersion(version.place, "unread")

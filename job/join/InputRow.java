@@ -90,12 +90,16 @@ final class InputRow {
   }
 
   StoredRow toStore() {
-    int expiresAt = first + EXPIRES_AT;
-    return new StoredRow(
-        eventTime(),
-        row.getLong(expiresAt),
-        position(),
-        false,
-        row());
+    return stored(false, row());
+  }
+
+  /** Of a record of a table, which stays valid when the next row is read. */
+  StoredRow toVersion() {
+    return stored(!isMatchable(), row().copy());
+  }
+
+  private StoredRow stored(boolean matched, InternalRow columns) {
+    long expiresAt = row.getLong(first + EXPIRES_AT);
+    return new StoredRow(eventTime(), expiresAt, position(), matched, columns);
   }
 }

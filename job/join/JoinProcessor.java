@@ -67,6 +67,9 @@ abstract class JoinProcessor extends StatefulProcessor<InternalRow, InternalRow,
   /** Called before the first row. */
   abstract void taskBegins();
 
+  /** Called after the last row, before the state is written. */
+  void taskEnds() {}
+
   /** Whether a pair of rows meets the condition. */
   boolean matches(InternalRow left, InternalRow right) {
     return condition == null || condition.eval(pair.apply(left, right));
@@ -103,7 +106,7 @@ abstract class JoinProcessor extends StatefulProcessor<InternalRow, InternalRow,
     for (int side = rules.firstStored; side <= RIGHT; side++) {
       stores[side] =
           new SlotStore(
-              store, SIDES[side], rules.keySchema, rules.rowSchemas[side], rules.hasTable);
+              store, SIDES[side], rules.keySchema, rules.rowSchemas[side], rules.table != null);
     }
     state = KeptStates.take(store);
     if (state == null) {
@@ -122,6 +125,7 @@ abstract class JoinProcessor extends StatefulProcessor<InternalRow, InternalRow,
 
   /** Called before the commit. */
   private void write() {
+    taskEnds();
     state.write();
     state.end();
     KeptStates.keep(store, state);

@@ -67,8 +67,8 @@ public final class JoinRules implements Serializable {
 
   final RowCounts counts;
 
-  /** Whether the right side is a table. */
-  final boolean hasTable;
+  /** Of the right side. Null: it is a stream. */
+  final TableRules table;
 
   /** The first side whose rows are in state: LEFT, or RIGHT if that is a table. */
   final int firstStored;
@@ -93,7 +93,7 @@ public final class JoinRules implements Serializable {
       int liveRun,
       String firstSide,
       RowCounts counts,
-      boolean hasTable) {
+      TableRules table) {
     this.keySchema = keySchema;
     this.inputSchema = inputSchema.asNullable();
     rowSchemas[LEFT] = (StructType) inputSchema.apply("left").dataType();
@@ -117,8 +117,8 @@ public final class JoinRules implements Serializable {
     this.liveRun = liveRun;
     this.firstSide = firstSide;
     this.counts = counts;
-    this.hasTable = hasTable;
-    firstStored = hasTable ? RIGHT : LEFT;
+    this.table = table;
+    firstStored = table == null ? LEFT : RIGHT;
   }
 
   /** The earliest watermark, in milliseconds, at which a row of the slot may expire. */

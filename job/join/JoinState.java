@@ -3,6 +3,7 @@ package streamjoin;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
+import java.util.function.UnaryOperator;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
 /**
@@ -37,6 +38,12 @@ final class JoinState {
 
   /** Of the slots on the heap, and of the filters. */
   private long bytes;
+
+  /** Newest event time of a row of the stream that was joined with a table. */
+  long newestJoined = Long.MIN_VALUE;
+
+  /** The place of the slot that is swept next. */
+  private int swept;
 
   /** Probes of slots on the heap in this task, by side of the slot. */
   private final long[] heapProbes = new long[2];
@@ -151,48 +158,81 @@ final class JoinState {
     }
   }
 
-  /** The row of a key of a table. Null: the key has none. */
-  StoredRow row(int side, long number, UnsafeRow key, int hash) {
+  /** The rows of a key of a table, in a new list. */
+  List<StoredRow> rows(int side, long number, UnsafeRow key, int hash) {
     Slot slot = slot(side, number);
     if (slot == null) {
-      return null;
+      return new ArrayList<>();
     }
     SlotRows rows = rows(slot);
-    if (rows == null) {
-      List<StoredRow> stored = read(slot, key, hash);
-      slot.uses += stored.size();
-      return stored.isEmpty() ? null : stored.get(0);
-    }
-    int row = rows.first(key, hash);
-    slot.uses += row == SlotRows.NONE ? 0 : 1;
-    return row == SlotRows.NONE ? null : rows.row(row);
+    List<StoredRow> found = rows == null ? read(slot, key, hash) : rows.rowsOf(key, hash);
+    slot.uses += found.isEmpty() ? 0 : 1;
+    return found;
   }
 
-  /** Replaces the row of a key of a table, which is `before`. Null: the key has none. */
+  /** Replaces the rows of a key of a table. `before`: how many it has. */
   void replace(
-      int side, long number, UnsafeRow key, int hash, StoredRow before, StoredRow row) {
-    rules.counts.removed[side].add(before == null ? 0 : 1);
-    if (before == null) {
-      add(side, number, key, hash, row);
+      int side, long number, UnsafeRow key, int hash, int before, List<StoredRow> rows) {
+    if (before == 0) {
+      for (StoredRow row : rows) {
+        add(side, number, key, hash, row);
+      }
       return;
     }
+    rules.counts.removed[side].add(before);
+    rules.counts.stored[side].add(rows.size());
     Slot slot = slot(side, number);
-    rules.counts.stored[side].add(row == null ? 0 : 1);
     slot.uses++;
     key.setLong(0, number);
     if (slot.rows == null) {
       slot.count = Slot.UNKNOWN;
-      if (row == null) {
-        store(slot).remove(key);
-      } else {
-        store(slot).append(key, row);
-      }
+      store(slot).replace(key, rows);
       return;
     }
-    slot.rows.replace(key, hash, row);
+    slot.rows.replace(key, hash, rows);
     resize(slot, slot.rows.bytes());
     if (bytes > bytesMax) {
       spill();
+    }
+  }
+
+  /**
+   * Replaces the rows of the keys of a table by those that `kept` returns, where they are fewer: in
+   * some slots with at least `count` rows, or in all. The next call goes on with the next slots.
+   */
+  void sweep(int side, long count, UnaryOperator<List<StoredRow>> kept) {
+    long left = count;
+    for (int done = slots.get(side).size(); done > 0 && left > 0; done--) {
+      swept = swept < slots.get(side).size() ? swept : 0;
+      Slot slot = slots.get(side).get(swept++);
+      left -= Math.max(1, count(slot));
+      sweep(slot, kept);
+    }
+  }
+
+  private void sweep(Slot slot, UnaryOperator<List<StoredRow>> kept) {
+    int width = rules.keySchema.length();
+    List<UnsafeRow> keys = new ArrayList<>();
+    List<List<StoredRow>> lists = new ArrayList<>();
+    SlotStore.ListReader collect =
+        (key, list) -> {
+          if (kept.apply(list).size() < list.size()) {
+            keys.add(key);
+            lists.add(list);
+          }
+          return true;
+        };
+    if (slot.rows == null) {
+      store(slot).readLists(slot.number, null, collect);
+    } else {
+      for (int key = 0; key < slot.rows.keys(); key++) {
+        collect.read(slot.rows.key(key, width), slot.rows.rowsOf(key));
+      }
+    }
+    for (int i = 0; i < keys.size(); i++) {
+      UnsafeRow key = keys.get(i).copy(); // It may be in the array of a row that leaves.
+      int hash = SlotRows.hash(key);
+      replace(slot.side, slot.number, key, hash, lists.get(i).size(), kept.apply(lists.get(i)));
     }
   }
 

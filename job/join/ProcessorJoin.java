@@ -30,7 +30,7 @@ public final class ProcessorJoin {
     return rows.groupBy(columns)
         .as(InternalRows.encoder(rules.keySchema), InternalRows.encoder(rows.schema()))
         .transformWithState(
-            rules.hasTable ? new TableJoin(rules) : new StreamJoin(rules),
+            rules.table == null ? new StreamJoin(rules) : new TableJoin(rules),
             TimeMode.EventTime(),
             OutputMode.Update(),
             InternalRows.encoder(rules.outputSchema()))

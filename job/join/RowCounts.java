@@ -25,11 +25,15 @@ public final class RowCounts implements Serializable {
   final LongAccumulator[] heapProbes;
 
   final LongAccumulator[] storeProbes;
-  /** Rows of the stream whose key has no row in the table. */
-  final LongAccumulator withoutVersion;
+
+  /** Rows of the stream that were joined with no row of the table, by reason (TableRules). */
+  final LongAccumulator[] withoutVersion = new LongAccumulator[3];
 
   /** Records of a table whose key has come from another partition before. */
   final LongAccumulator keysMoved;
+
+  /** Versions of a table that are not newer than a row of the stream that was joined before. */
+  final LongAccumulator staleAnswers;
 
   final LongAccumulator emitted;
   final NewestTime[] newest = {new NewestTime(), new NewestTime()};
@@ -52,7 +56,10 @@ public final class RowCounts implements Serializable {
       running.watch(late[side].id());
       running.watch(newest[side].id());
     }
-    withoutVersion = context.longAccumulator("streamjoin.without_version");
+    for (int reason = 0; reason < withoutVersion.length; reason++) {
+      withoutVersion[reason] = context.longAccumulator("streamjoin.without_version." + reason);
+    }
+    staleAnswers = context.longAccumulator("streamjoin.stale_answers");
     keysMoved = context.longAccumulator("streamjoin.keys_moved");
     emitted = context.longAccumulator("streamjoin.emitted");
     running.watch(emitted.id());
@@ -117,9 +124,15 @@ public final class RowCounts implements Serializable {
     return removed[side].value();
   }
 
-  /** Rows of the stream without a row of the table, and moved keys of the table: over all tasks. */
+  /** As TableCounts in protocol/progress.py, over all tasks. */
   public long[] table() {
-    return new long[] {withoutVersion.value(), keysMoved.value()};
+    return new long[] {
+      withoutVersion[TableRules.NO_KEY].value(),
+      withoutVersion[TableRules.DELETED].value(),
+      withoutVersion[TableRules.BEFORE_FIRST].value(),
+      keysMoved.value(),
+      staleAnswers.value()
+    };
   }
 
   /** Sums over all tasks: rows on the heap, slots loaded and spilled, probes of heap and store. */

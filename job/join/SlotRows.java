@@ -1,6 +1,9 @@
 package streamjoin;
 
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.BitSet;
+import java.util.List;
 import java.util.function.LongPredicate;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.unsafe.Platform;
@@ -144,8 +147,7 @@ final class SlotRows {
 
   /** The key of a row, with `width` columns. */
   UnsafeRow keyOf(int row, int width) {
-    int key = keyOf[row];
-    return at(keyAddress[key], keySize[key], width);
+    return key(keyOf[row], width);
   }
 
   void add(UnsafeRow key, int hash, StoredRow row) {
@@ -174,17 +176,46 @@ final class SlotRows {
     rows++;
   }
 
-  /** Replaces the row of a key that has at most one. `row`: null: the key has none any more. */
-  void replace(UnsafeRow key, int hash, StoredRow row) {
+  /** Replaces all rows of a key. */
+  void replace(UnsafeRow key, int hash, List<StoredRow> replacing) {
     int of = find(key, hash);
-    if (of != NONE && firstRow[of] != NONE) {
-      mark(firstRow[of], REMOVED);
-      removed++;
+    if (of != NONE) {
+      for (int row = firstRow[of]; row != NONE; row = next[row]) {
+        mark(row, REMOVED);
+        removed++;
+      }
       firstRow[of] = NONE;
     }
-    if (row != null) {
+    for (StoredRow row : replacing) {
       add(key, hash, row);
     }
+  }
+
+  int keys() {
+    return keys;
+  }
+
+  /** A key by its number, with `width` columns. */
+  UnsafeRow key(int number, int width) {
+    return at(keyAddress[number], keySize[number], width);
+  }
+
+  /** The rows of a key by its number, in a new list. */
+  List<StoredRow> rowsOf(int number) {
+    return rowsFrom(firstRow[number]);
+  }
+
+  /** The rows of a key, in a new list. */
+  List<StoredRow> rowsOf(UnsafeRow key, int hash) {
+    return rowsFrom(first(key, hash));
+  }
+
+  private List<StoredRow> rowsFrom(int first) {
+    List<StoredRow> found = new ArrayList<>(1);
+    for (int row = first; row != NONE; row = next(row)) {
+      found.add(row(row));
+    }
+    return found;
   }
 
   /** Records that a row has matched. */
@@ -220,6 +251,38 @@ final class SlotRows {
 
   /** Writes what the store does not have. `evictedAt`: without marks of rows that had expired. */
   void write(SlotStore store, long evictedAt) {
+    if (store.isTable()) {
+      writeTable(store);
+    } else {
+      writeRows(store, evictedAt);
+    }
+    setWritten();
+  }
+
+  /** Writes the rows of the keys that have changed. */
+  private void writeTable(SlotStore store) {
+    int keyWidth = store.keyWidth();
+    BitSet replaced = new BitSet(keys);
+    for (int i = 0; i < marks; i++) {
+      replaced.set(keyOf[toMark[i]]);
+    }
+    for (int key = replaced.nextSetBit(0); key != NONE; key = replaced.nextSetBit(key + 1)) {
+      store.replace(key(key, keyWidth), rowsOf(key));
+    }
+    for (int row = written; row < rows; row++) {
+      int key = keyOf[row];
+      if ((flags[row] & REMOVED) != 0 || replaced.get(key)) {
+        continue;
+      }
+      if (firstRow[key] == row) {
+        store.replace(key(key, keyWidth), List.of(row(row))); // The store has no row of the key.
+      } else {
+        store.append(key(key, keyWidth), row(row));
+      }
+    }
+  }
+
+  private void writeRows(SlotStore store, long evictedAt) {
     int keyWidth = store.keyWidth();
     for (int row = written; row < rows; row++) {
       if ((flags[row] & REMOVED) == 0) {
@@ -228,17 +291,12 @@ final class SlotRows {
     }
     for (int i = 0; i < marks; i++) {
       int row = toMark[i];
-      if (store.hasOneRow()) {
-        if (firstRow[keyOf[row]] == NONE) {
-          store.remove(keyOf(row, keyWidth));
-        }
-      } else if ((flags[row] & REMOVED) != 0) {
+      if ((flags[row] & REMOVED) != 0) {
         store.markRemoved(keyOf(row, keyWidth), row(row));
       } else if (expiresAt[row] > evictedAt) {
         store.markMatched(keyOf(row, keyWidth), row(row));
       }
     }
-    setWritten();
   }
 
   /** Whether most of the rows are removed ones. */

@@ -39,8 +39,8 @@ final class SlotStore {
   private final int keyWidth;
   private final int rowWidth;
 
-  /** Whether a key has one row: the one that was appended last. */
-  private final boolean hasOneRow;
+  /** Whether the rows are those of a table: what a key has is replaced as a whole. */
+  private final boolean isTable;
 
   private final UnsafeProjection entryProjection;
 
@@ -52,12 +52,12 @@ final class SlotStore {
       String name,
       StructType keySchema,
       StructType rowSchema,
-      boolean hasOneRow) {
+      boolean isTable) {
     this.store = store;
     this.name = name;
     keyWidth = keySchema.length();
     rowWidth = rowSchema.length();
-    this.hasOneRow = hasOneRow;
+    this.isTable = isTable;
     StructType entrySchema = entrySchema(rowSchema);
     entryProjection = UnsafeProjection.create(entrySchema);
     boundary = RangeScanBoundaryUtils.defaultUnsafeRow(keySchema).copy();
@@ -151,21 +151,23 @@ final class SlotStore {
   }
 
   void append(UnsafeRow key, StoredRow row) {
-    UnsafeRow entry = entry(row.eventTime, row.expiresAt, row.position, row.matched, row.row);
-    if (hasOneRow) {
-      store.put(key, entry, name);
-    } else {
-      store.merge(key, entry, name);
+    store.merge(key, entry(row), name);
+  }
+
+  boolean isTable() {
+    return isTable;
+  }
+
+  /** Replaces all rows of a key. */
+  void replace(UnsafeRow key, List<StoredRow> rows) {
+    if (rows.isEmpty()) {
+      store.remove(key, name);
+      return;
     }
-  }
-
-  boolean hasOneRow() {
-    return hasOneRow;
-  }
-
-  /** Removes the row of a key that has one. */
-  void remove(UnsafeRow key) {
-    store.remove(key, name);
+    store.put(key, entry(rows.get(0)), name);
+    for (StoredRow row : rows.subList(1, rows.size())) {
+      append(key, row);
+    }
   }
 
   void markMatched(UnsafeRow key, StoredRow row) {
@@ -185,6 +187,10 @@ final class SlotStore {
     UnsafeRow key = boundary.copy();
     key.setLong(0, slot);
     return key;
+  }
+
+  private UnsafeRow entry(StoredRow row) {
+    return entry(row.eventTime, row.expiresAt, row.position, row.matched, row.row);
   }
 
   private UnsafeRow entry(

@@ -17,6 +17,8 @@ final class StoredRow {
   final long position;
 
   final InternalRow row;
+
+  /** Whether it has matched. Of a version of a table: whether it deletes its key. */
   boolean matched;
 
   StoredRow(long eventTime, long expiresAt, long position, boolean matched, InternalRow row) {

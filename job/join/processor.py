@@ -144,10 +144,24 @@ def processor_join(
         plan.join_type.anti_side is None or plan.checks.condition is not None,
         *(as_interval, live_run, plan.inputs[0]),
         counts.java,
-        plan.table_side is not None,
+        _table_rules(plan, spark),
     )
     joined = DataFrame(helper.join(union._jdf, _strings(spark, names), rules), spark)
     return joined if has_letters else joined.drop(DEAD_LETTER)
+
+
+def _table_rules(plan: JoinPlan, spark: SparkSession) -> Any:
+    if plan.table_side is None:
+        return None
+    side = plan.side(plan.table_side)
+    assert side.table is not None, "the side is a table"
+    delay, retention = (
+        0 if time is None else milliseconds(time) * _MICROSECONDS
+        for time in (side.watermark_delay, side.table.retention)
+    )
+    return java_class(spark, "TableRules")(
+        *(side.table.is_as_of, delay, retention, side.table.takes_first)
+    )
 
 
 def _input_rows(

@@ -18,7 +18,7 @@ from job.plan.explain_real_time import (
 )
 from job.plan.explain_schemas import key_as_json, output_as_json, schema_lines
 from job.plan.explain_summary import summary_lines
-from job.plan.explain_table import emission_lines, loading_lines, retention_text
+from job.plan.explain_table import emission_lines, loading_lines, matches_text, retention_text
 from job.plan.explain_topics import topic_check_lines
 from job.plan.fingerprint import fingerprint
 from job.plan.plan import JoinPlan
@@ -228,11 +228,7 @@ def _output(plan: JoinPlan) -> Iterator[Line]:
 def _matches(plan: JoinPlan) -> str:
     if plan.pick is not None:
         return f"the {plan.pick} match of each left row, once the watermark {passes(plan, 'left')}"
-    if plan.table_side is None:
-        return _MATCHES[plan.join_type]
-    if plan.join_type.anti_side is not None:
-        return f"none: a {plan.streams[0]} row with a match is dropped"
-    return f"each {plan.streams[0]} row whose key has a row, as soon as it is read"
+    return _MATCHES[plan.join_type] if plan.table_side is None else matches_text(plan)
 
 
 def _unmatched(plan: JoinPlan) -> Iterator[Line]:
@@ -286,7 +282,7 @@ def _expected_load(
 
 def _retention(plan: JoinPlan, side: Side) -> str:
     if plan.table_side is not None:
-        return retention_text(plan.table_side, side)
+        return retention_text(plan, plan.table_side, side)
     retention = plan.side(side).retention
     if retention is None:
         return "WITHOUT BOUND: rows are never evicted, state grows indefinitely (unbounded_state)"
@@ -304,11 +300,15 @@ def _trailing(plan: JoinPlan) -> str:
 def _event_time(plan: JoinPlan) -> Iterator[Line]:
     for side in SIDES:
         side_plan = plan.side(side)
-        if plan.table_side is not None:
+        if plan.table_side is not None and not plan.is_as_of:
             is_kafkas = side_plan.event_time_text == KAFKA_TIMESTAMP
             yield side, "the Kafka timestamp" if is_kafkas else side_plan.event_time_text
             if is_kafkas:
                 continue
+        elif side == plan.table_side:
+            delay = duration_text(side_plan.watermark_delay)
+            yield side, f"{side_plan.event_time_text}; a version may be {delay} older than one that"
+            yield "", "deletes its key and was read before"
         else:
             newest = "one" if side_plan.has_event_time_expression else side_plan.event_time
             rows = f"rows may be up to {duration_text(side_plan.watermark_delay)} behind"
@@ -320,10 +320,13 @@ def _event_time(plan: JoinPlan) -> Iterator[Line]:
         yield "", f"an event time before {earliest} is a bad record (absurd_event_time)"
         if side_plan.idle_after is not None:
             yield from _idle(side_plan.idle_after, side_plan.watermark_delay)
-    if plan.table_side is not None:
+    if plan.table_side is not None and not plan.is_as_of:
         yield "order", "no result depends on event times, and none waits for the watermark"
         return
-    yield "watermark", "the smaller of the two sides' event time minus watermark_delay. The"
+    of = "the smaller of the two sides' event time"
+    if plan.is_as_of:
+        of = f"the event time of the {plan.streams[0]} side"
+    yield "watermark", f"{of} minus watermark_delay. The"
     yield "", "event time of a side is the newest one read from its topic. While"
     yield "", "partitions have a backlog, it is the event time of the one that is"
     yield "", "furthest behind: a row that is in order in its partition, within the"

@@ -21,6 +21,10 @@ def time_bound(plan: JoinPlan) -> str:
         zone = plan.window.time_zone
         days = "" if zone == UTC else f", calendar days of {zone}"
         return f"both in the same tumbling window of {duration_text(plan.window.size)}{days}{begin}"
+    if plan.is_as_of:
+        stream, table = plan.side(plan.streams[0]), plan.table_side
+        time = stream.event_time_text
+        return f"the version of the key on the {table} side that is valid at {stream.side} {time}"
     if plan.table_side is not None:
         return f"the newest row of the key on the {plan.table_side} side, whatever the event times"
     left, right = (f"{side} {plan.side(side).event_time_text}" for side in SIDES)

@@ -17,7 +17,7 @@ def left_out_lines(plan: JoinPlan) -> Iterator[tuple[str, str]]:
     outcome = (
         "written to the dead-letter topic" if letters and letters.takes_late_rows else "dropped"
     )
-    if plan.table_side is not None:
+    if plan.table_side is not None and not plan.is_as_of:
         yield ("late rows", LATE_ROWS)
     else:
         yield ("late rows", f"a row is late if {time} is not after the watermark: counted")

@@ -61,7 +61,8 @@ def _unmatched(plan: JoinPlan) -> str:
     if not sides:
         return "are not emitted"
     if plan.table_side is not None:
-        return f"{sides[0]} at once, if its key has no row in the table"
+        missing = "no version of its key is valid" if plan.is_as_of else "its key has no row"
+        return f"{sides[0]} at once, if {missing} in the table"
     times = " and ".join(f"{side} {_emitted_after(plan, side)}" for side in sides)
     waiting = [side for side in SIDES if plan.side(side).idle_after is None]
     condition = f", while {_names(waiting)} receives records" if waiting else ""
@@ -91,7 +92,7 @@ def _names(sides: list[Side]) -> str:
 
 def state_text(plan: JoinPlan, load: Load | None) -> str:
     if plan.table_side is not None:
-        return table_state(plan.table_side, load)
+        return table_state(plan, plan.table_side, load)
     unbounded = [side for side in SIDES if plan.side(side).retention is None]
     if unbounded:
         grows = f"WITHOUT BOUND on {_names(unbounded)} (unbounded_state)"
@@ -118,7 +119,7 @@ def _bad_records(plan: JoinPlan) -> str:
 
 
 def _late_rows(plan: JoinPlan) -> str:
-    if plan.table_side is not None:
+    if plan.table_side is not None and not plan.is_as_of:
         return LATE_ROWS
     if plan.dead_letter is not None and plan.dead_letter.takes_late_rows:
         return f"counted, and written to topic {plan.dead_letter.topic}"

@@ -6,10 +6,18 @@ from job.plan.capacity import Load
 from job.plan.explain_load import rounded, size
 from job.plan.plan import JoinPlan
 from job.plan.side_plan import SidePlan
+from job.spec.durations import duration_text
 from job.spec.sides import OTHER_SIDE, Side
 
 LATE_ROWS = "none: a row of the stream is joined when it is read"
-"""Fate of late rows in a join with a table."""
+"""Fate of late rows in a join with the newest row of a table."""
+
+
+def matches_text(plan: JoinPlan) -> str:
+    if plan.join_type.anti_side is not None:
+        return f"none: a {plan.streams[0]} row with a match is dropped"
+    has_row = "has a version that is valid" if plan.is_as_of else "has a row"
+    return f"each {plan.streams[0]} row whose key {has_row}, as soon as it is read"
 
 
 def emission_lines(plan: JoinPlan, table: Side) -> Iterator[tuple[str, str]]:
@@ -18,16 +26,26 @@ def emission_lines(plan: JoinPlan, table: Side) -> Iterator[tuple[str, str]]:
     if not plan.join_type.outer_sides:
         yield "unmatched rows", "are not emitted"
     else:
-        yield f"unmatched {stream}", "at once: its key has no row in the table, or the condition is"
+        missing = (
+            "no version of its key is valid" if plan.is_as_of else "its key has no row in the table"
+        )
+        yield f"unmatched {stream}", f"at once: {missing}, or the condition is"
         yield "", "not met"
-    yield "table", f"a record of the {table} side has no result: it changes the row of its key"
+    change = "is a version of its key" if plan.is_as_of else "changes the row of its key"
+    yield "table", f"a record of the {table} side has no result: it {change}"
 
 
 def loading_lines(plan: JoinPlan, table: Side) -> Iterator[tuple[str, str]]:
     """What the query reads first."""
     side, stream = plan.side(table), OTHER_SIDE[table]
-    yield table, f"topic {side.topic}, from its beginning: the row of a key is that of the largest"
-    yield "", f"offset that was read. {deletes(side)} deletes it"
+    if plan.is_as_of:
+        yield from _version_lines(side)
+    else:
+        yield (
+            side.side,
+            f"topic {side.topic}, from its beginning: the row of a key is that of the largest",
+        )
+        yield "", f"offset that was read. {deletes(side)} deletes it"
     yield (
         "at each start",
         f"the query reads the {table} side up to its present end, and no record of",
@@ -38,7 +56,25 @@ def loading_lines(plan: JoinPlan, table: Side) -> Iterator[tuple[str, str]]:
         yield "", "In real time both topics are read at the same time: a record of the"
         yield "", "table is applied some milliseconds after it was written"
     yield "repetition", "after a failure of a batch the results are the same. With engine real_time"
-    yield "", "a row whose result is not written yet may get a newer row of the table"
+    newer = "version that was read later" if plan.is_as_of else "newer row of the table"
+    yield "", f"a row whose result is not written yet may get a {newer}"
+
+
+def _version_lines(side: SidePlan) -> Iterator[tuple[str, str]]:
+    assert side.table is not None, "the side is a table"
+    yield side.side, f"topic {side.topic}, from its beginning: a record is a version of its key,"
+    yield (
+        "",
+        f"valid from {side.event_time_text} until that of the next version. Of several with one",
+    )
+    yield "", f"event time, that of the largest offset. {deletes(side)} deletes"
+    yield "", "the key from its event time on; that of a tombstone is the Kafka timestamp"
+    if side.table.retention is not None:
+        yield "", f"A version is valid for {duration_text(side.table.retention)} at most"
+    if side.table.takes_first:
+        yield "", "A row before all versions of its key that the table has joins the first one"
+    yield "late versions", "a version that is read after rows with a later event time changes no"
+    yield "", "result that was emitted: streamjoin_table_stale_answers_total counts it"
 
 
 def deletes(side: SidePlan) -> str:
@@ -53,14 +89,21 @@ def deletes(side: SidePlan) -> str:
     return text[0].upper() + text[1:]
 
 
-def retention_text(table: Side, side: Side) -> str:
+def retention_text(plan: JoinPlan, table: Side, side: Side) -> str:
+    if side == table and plan.is_as_of:
+        return "of each key, the version that is valid at the watermark, and all later ones"
     if side == table:
         return "the newest row of each key is kept until a record deletes it"
     return "not stored: a row is joined when it is read"
 
 
-def state_text(table: Side, load: Load | None) -> str:
+def state_text(plan: JoinPlan, table: Side, load: Load | None) -> str:
     kept = f"one row for each key of the {table} side, which no time bounds"
+    if plan.is_as_of:
+        kept = (
+            f"for each key of the {table} side the version that is valid at the watermark, and all "
+            "later ones"
+        )
     if load is None or load.rows is None or load.state_bytes is None:
         return f"{kept}; set {table}.table.expected_keys and expected_rate for an estimate"
     return f"{kept}; about {rounded(load.rows)} rows, {size(load.state_bytes)} on disk"

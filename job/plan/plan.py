@@ -15,7 +15,7 @@ from job.plan.checks import ResultChecks
 from job.plan.jvm_options import driver_options, with_login
 from job.plan.position import position_column
 from job.plan.real_time import RealTimePlan
-from job.plan.side_plan import SidePlan
+from job.plan.side_plan import SidePlan, TablePlan
 from job.spec.durations import milliseconds
 from job.spec.engine import Engine
 from job.spec.expressions import Expression
@@ -117,6 +117,15 @@ class JoinPlan:
     def table_side(self) -> Side | None:
         """The side that is a table. None: the join has two streams."""
         return next((side for side in SIDES if self.side(side).table is not None), None)
+
+    @property
+    def table(self) -> TablePlan | None:
+        return None if self.table_side is None else self.side(self.table_side).table
+
+    @property
+    def is_as_of(self) -> bool:
+        """Whether a side is a table with versions."""
+        return self.table is not None and self.table.is_as_of
 
     @property
     def streams(self) -> tuple[Side, ...]:

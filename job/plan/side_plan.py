@@ -14,7 +14,7 @@ from job.spec.durations import duration_text
 from job.spec.expressions import Expression, column_name
 from job.spec.sides import Side
 from job.spec.source_topics import SourceTopics
-from job.spec.table import TableVersion
+from job.spec.table import BeforeFirst, TableVersion
 from job.spec.value_format import Envelope, Format, RecordKeyFormat
 from job.spec.value_schema import Column, ValueSchema, record_columns
 
@@ -43,11 +43,30 @@ class TablePlan:
     """Records on which it is true delete their key, besides tombstones. It cannot fail."""
     expected_keys: int | None
     """For the estimate of capacity.py. None: not in the spec."""
+    before_first: BeforeFirst = BeforeFirst.NONE
+    retention: timedelta | None = None
+    """How long a version is valid at most. None: until the next version of its key."""
+
+    @property
+    def is_as_of(self) -> bool:
+        """Whether the table has versions, which are valid from their event times on."""
+        return self.version is TableVersion.AS_OF
+
+    @property
+    def takes_first(self) -> bool:
+        """Whether a row before all versions of its key joins the first one."""
+        return self.before_first is BeforeFirst.FIRST
 
     @property
     def frozen(self) -> str:
-        deleted = "" if self.delete is None else f", delete {self.delete.canonical}"
-        return f"{self.version.value}{deleted}"
+        parts = [self.version.value]
+        if self.takes_first:
+            parts.append("before_first first")
+        if self.retention is not None:
+            parts.append(f"retention {duration_text(self.retention)}")
+        if self.delete is not None:
+            parts.append(f"delete {self.delete.canonical}")
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True)

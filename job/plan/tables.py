@@ -6,6 +6,7 @@ from job.spec.expressions import Scope, predicate
 from job.spec.side_spec import SideSpec
 from job.spec.sides import Side
 from job.spec.spec import JoinSpec
+from job.spec.table import BeforeFirst
 
 
 def has_table(spec: JoinSpec) -> bool:
@@ -20,4 +21,10 @@ def table_plan(problems: Problems, written: SideSpec, side: Side, scope: Scope) 
     delete = optional(problems, predicate, written.table.delete, scope, field)
     if delete is not None and delete.can_fail:
         problems.add(field, delete.text, CAN_FAIL)
-    return TablePlan(written.table.version, delete, written.table.expected_keys)
+    return TablePlan(
+        version=written.table.version,
+        delete=delete,
+        expected_keys=written.table.expected_keys,
+        before_first=written.table.before_first or BeforeFirst.NONE,
+        retention=written.table.retention,
+    )

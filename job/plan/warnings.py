@@ -22,7 +22,7 @@ _NO_TOMBSTONES = (
     "is a value of the record, which a tombstone does not have: a tombstone deletes nothing, and "
     "is counted as a null key. And a record with another value of it leaves the row of the old one "
     "in the table. Use the record key, e.g. record_key or key_format: json, if it has the key; or "
-    "write table: {version: latest, delete: <condition on the records that delete their key>}"
+    "write table: {version: …, delete: <condition on the records that delete their key>}"
 )
 
 

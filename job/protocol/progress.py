@@ -87,10 +87,18 @@ class HeapUse(_Value):
 class TableCounts(_Value):
     """Of a join with a table."""
 
-    rows_without_version: int = 0
+    rows_without_key: int = 0
     """Rows of the stream whose key had no row in the table."""
+    rows_after_delete: int = 0
+    """Rows of the stream at whose event time the version of the key was deleted, or older than
+    `retention`."""
+    rows_before_first: int = 0
+    """Rows of the stream that were before all versions of their key."""
     keys_moved: int = 0
     """Records of the table whose key came from another partition before."""
+    stale_answers: int = 0
+    """Versions that were read after rows of the stream with a later event time: these rows may
+    have joined an older version."""
 
     def plus(self, other: Self, sign: int = 1) -> Self:
         return _plus(self, other, sign)

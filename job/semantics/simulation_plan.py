@@ -17,7 +17,7 @@ from job.semantics.rows import MICROS_PER_MS, Key, Row
 from job.semantics.simulated_output import SimulatedOutput
 from job.semantics.simulated_pairs import PairCondition
 from job.semantics.simulated_side import DecodedRow, SideReader
-from job.semantics.table_join import Place, TableJoinPlan
+from job.semantics.table_join import AsOf, Place, TableJoinPlan
 from job.semantics.topic_records import TopicRecords
 from job.semantics.watermark_predicates import JoinCondition
 from job.spec.durations import milliseconds
@@ -117,6 +117,8 @@ class _Planner:
             return TableJoinPlan(
                 *(self._join_type, table, inputs["left"], inputs["right"]),
                 *(pairs.is_met, _place_of, _deletes),
+                as_of=self._as_of(table),
+                processor=processor or "batch",
             )
         if pick is not None:
             window = self._plan.match_window
@@ -128,6 +130,16 @@ class _Planner:
                 *(milliseconds(window.before), milliseconds(window.after), processor or "batch"),
             )
         return self._of_streams(inputs, pairs, processor)
+
+    def _as_of(self, side: Side) -> AsOf | None:
+        plan = self._plan.side(side)
+        if plan.table is None or not plan.table.is_as_of:
+            return None
+        times = (plan.watermark_delay, plan.table.retention)
+        delay, retention = (
+            None if time is None else milliseconds(time) * MICROS_PER_MS for time in times
+        )
+        return AsOf(delay or 0, retention, plan.table.takes_first)
 
     def _of_streams(
         self, inputs: Mapping[Side, SideInput], pairs: PairCondition, processor: Processor | None

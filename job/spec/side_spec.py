@@ -71,8 +71,8 @@ class SideSpec(Frozen):
     """Columns or expressions that must equal those of the other side, paired in order."""
     event_time: Expression
     """Event time: a TIMESTAMP column, or an expression of type TIMESTAMP such as
-    `timestamp_seconds(payload.ts)`. In a join with a table it can be omitted: the Kafka
-    timestamp."""
+    `timestamp_seconds(payload.ts)`. In a join with `table: latest` it can be omitted: the Kafka
+    timestamp. Of a tombstone it is always the Kafka timestamp."""
     time_zone: str = UTC
     """Time zone of texts without an offset in TIMESTAMP columns, and of all expressions of this
     side: an IANA name such as `Asia/Shanghai`, or an offset such as `+08:00`. Expressions of `join`
@@ -80,12 +80,14 @@ class SideSpec(Frozen):
     watermark_delay: Delay
     """How far a row may be behind the newest event time of its side before it is late. At least
     1 ms: with 0 Spark drops rows equal to the newest event time (apache/spark#56043). In a join
-    with a table it can be omitted: no row is late."""
+    with `table: latest` it can be omitted: no row is late. Of a side with `table: as_of`: how far
+    a version may be older than one that deletes its key and was read before."""
     table: TableField | None = None
-    """Makes the side a table: `latest`, or a mapping with `version`, `delete` and `expected_keys`.
-    A row of the other side, the stream, joins the row that its key has in the table, at once. A
-    record of the table replaces the row of its key and has no result. The query reads the table to
-    its end before it reads the stream. The checkpoint freezes this setting."""
+    """Makes the side a table: `latest`, `as_of`, or a mapping with `version` and other fields. A
+    row of the other side, the stream, joins the row that its key has in the table, at once; with
+    `as_of` the version that is valid at its event time. A record of the table replaces the row of
+    its key, or is a new version of it, and has no result. The query reads the table to its end
+    before it reads the stream. The checkpoint freezes this setting."""
     filter: Expression | None = None
     """Condition on the records of this side. The others are counted and dropped before the join; a
     record on which it is false is no bad record. They advance the watermark if their event time is

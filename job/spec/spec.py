@@ -30,7 +30,7 @@ from job.spec.security import KafkaSecurity
 from job.spec.side_spec import SideSpec
 from job.spec.sides import SIDES
 from job.spec.start_positions import NamedStart
-from job.spec.table import with_defaults
+from job.spec.table import TableVersion, with_defaults
 from job.spec.text import problems_of
 from job.spec.value_format import Format
 from job.spec.variables import filled, variables_hidden
@@ -147,9 +147,12 @@ class JoinSpec(Frozen):
             )
         elif tables:
             yield from table_join.problems(self.join, tables[0])
-            if self.on_late_row == "dead_letter":
+            is_latest = TableVersion.LATEST in {
+                written.table.version for written in sides.values() if written.table is not None
+            }
+            if self.on_late_row == "dead_letter" and is_latest:
                 yield (
-                    f"has `on_late_row: dead_letter` and a table ({tables[0]}.table), with which "
+                    f"has `on_late_row: dead_letter` and `{tables[0]}.table: latest`, with which "
                     "no row is late: remove on_late_row"
                 )
 

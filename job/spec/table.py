@@ -1,10 +1,13 @@
-"""Settings of a side that is a table: a row of each key, which a newer record replaces."""
+"""Settings of a side that is a table: a row of each key, which a newer record replaces, or versions
+of it."""
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from job.spec.durations import PositiveDuration
 from job.spec.field_types import Expression
 from job.spec.frozen import Frozen
 from job.spec.sides import SIDES
@@ -16,20 +19,43 @@ has one, too, which is not before 1980: min_event_time."""
 
 class TableVersion(StrEnum):
     LATEST = "latest"
+    AS_OF = "as_of"
+
+
+class BeforeFirst(StrEnum):
+    """What a row of the stream joins that is before all versions of its key."""
+
+    NONE = "none"
+    FIRST = "first"
 
 
 class TableSpec(Frozen):
-    """A table: the newest row of each key."""
+    """A table: the newest row of each key, or its versions."""
 
     version: TableVersion
     """Row of the key that a row of the stream joins. `latest`: the newest that was read, in the
-    order of the offsets."""
+    order of the offsets. `as_of`: the version that is valid at the event time of the row, that is
+    the newest one with an event time that is not later."""
+    before_first: BeforeFirst | None = None
+    """With `as_of`: what a row joins that is before all versions of its key. `none` (default):
+    no version. `first`: the first one."""
+    retention: PositiveDuration | None = None
+    """With `as_of`: how long a version is valid at most. Omitted: until the next version of its
+    key."""
     delete: Expression | None = None
     """Condition on the records that delete their key, e.g. `op = 'd'`. A record without a value (a
     tombstone) and a record on which `filter` is false delete it, too."""
     expected_keys: Annotated[int, Field(gt=0, strict=True)] | None = None
     """Number of keys with a row. `streamjoin plan` uses it to estimate the state. It has no other
     effect."""
+
+    def contradictions(self) -> Iterator[str]:
+        for name in ("before_first", "retention"):
+            if self.version is TableVersion.LATEST and getattr(self, name) is not None:
+                yield (
+                    f"has version latest and {name}, which only as_of uses: write "
+                    f"`version: as_of`, or remove {name}"
+                )
 
 
 def _in_full(written: Any) -> Any:
@@ -41,12 +67,14 @@ TableField = Annotated[TableSpec, BeforeValidator(_in_full)]
 
 
 def with_defaults(document: Any) -> Any:
-    """A spec as it is written, with the fields of both sides that a join with a table may leave
-    out: nothing depends on event times."""
+    """A spec as it is written, with the fields of both sides that a join with the newest row of a
+    table may leave out: nothing depends on event times."""
     if not isinstance(document, dict):
         return document
     sides = {side: document[side] for side in SIDES if isinstance(document.get(side), dict)}
-    if all(written.get("table") is None for written in sides.values()):
+    tables = [written["table"] for written in sides.values() if written.get("table") is not None]
+    versions = [_in_full(table).get("version") for table in tables if isinstance(table, str | dict)]
+    if TableVersion.LATEST not in versions:
         return document
     times = {"event_time": KAFKA_TIMESTAMP, "watermark_delay": "1 ms"}
     return {**document, **{side: {**times, **written} for side, written in sides.items()}}

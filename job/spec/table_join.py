@@ -26,7 +26,7 @@ def problems(join: JoinConditions, table: Side) -> Iterator[Contradiction]:
         if getattr(join, name):
             message = (
                 f"does not apply to a table ({table}.table): a row of the {stream} side joins the "
-                "newest row of its key, whatever the event times; remove it, or remove "
+                "row that its key has in the table; remove it, or remove "
                 f"{table}.table to join two streams"
             )
             yield Contradiction(message, ("join", name), name)

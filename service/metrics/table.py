@@ -19,18 +19,27 @@ def _records_left(snapshot: Snapshot) -> Value:
 def _rows_without_version(snapshot: Snapshot) -> Value:
     if not _has_table(snapshot):
         return None
-    return {"no_key": snapshot.status.totals.table.rows_without_version}
+    counts = snapshot.status.totals.table
+    return {
+        "no_key": counts.rows_without_key,
+        "deleted": counts.rows_after_delete,
+        "before_first": counts.rows_before_first,
+    }
 
 
 def _keys_moved(snapshot: Snapshot) -> Value:
     return snapshot.status.totals.table.keys_moved if _has_table(snapshot) else None
 
 
+def _stale_answers(snapshot: Snapshot) -> Value:
+    return snapshot.status.totals.table.stale_answers if _has_table(snapshot) else None
+
+
 TABLE: tuple[Metric[Snapshot], ...] = (
     gauge(
         "table_rows",
-        "Rows of the table after the last batch: one for each key. This and the other metrics of a "
-        "table exist only in a join with a table.",
+        "Rows of the table after the last batch: one for each key, or its versions. This and the "
+        "other metrics of a table exist only in a join with a table.",
         _rows,
     ),
     gauge(
@@ -42,7 +51,8 @@ TABLE: tuple[Metric[Snapshot], ...] = (
     counter(
         "rows_without_version",
         "Rows of the stream that were joined with no row of the table, by reason: no_key, the "
-        "table had no row of the key.",
+        "table had no row of the key; with `table: as_of` also deleted, the version at the event "
+        "time was deleted or older than `retention`, and before_first, all versions are later.",
         _rows_without_version,
         "reason",
     ),
@@ -51,5 +61,11 @@ TABLE: tuple[Metric[Snapshot], ...] = (
         "Records of the table whose key came from another partition before: such records have no "
         "order.",
         _keys_moved,
+    ),
+    counter(
+        "table_stale_answers",
+        "With `table: as_of`: versions that were read after rows of the stream with a later event "
+        "time, in the same state partition. Such rows of the same key joined an older version.",
+        _stale_answers,
     ),
 )

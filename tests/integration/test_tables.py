@@ -139,7 +139,7 @@ def test_order_gets_what_the_table_has(
         assert is_matched == (place is not None), record
         assert place is None or place.startswith(f"tables.{engine}.customers/")
     assert status.totals.unmatched_results == 3
-    assert status.totals.table.rows_without_version == 2
+    assert status.totals.table.rows_without_key == 2
     assert status.last_batch is not None
     assert status.last_batch.state_rows == CUSTOMERS - 1
 

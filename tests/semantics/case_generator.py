@@ -136,8 +136,9 @@ def table_cases(draw: st.DrawFn) -> Case:
     for side, key in zip((stream, table), keys, strict=True):
         spec[side] = {**spec[side], "key": list(key)}
         spec[side].pop("deduplicate", None)
-    spec[table]["table"] = draw(st.sampled_from(["latest", "latest", *_TABLES]))
-    if draw(st.booleans()):
+    version = draw(st.sampled_from(["latest", "as_of", *_TABLES]))
+    spec[table]["table"] = version
+    if version in _LATEST and draw(st.booleans()):
         del spec[table]["event_time"], spec[table]["watermark_delay"]
     steps = [draw(_with_table_records(step, table)) for step in case.steps]
     return Case(spec, steps, case.partitions)
@@ -145,7 +146,11 @@ def table_cases(draw: st.DrawFn) -> Case:
 
 _TABLE_KEYS = [(["k"], ["cast(record_key as int)"]), (["k"], ["cast(record_key as int)"])]
 _TABLE_KEYS += [(["g", "k"], ["g", "try_cast(record_key as int)"]), (["k"], ["k"])]
-_TABLES = [{"version": "latest", "delete": delete} for delete in ("v = 0", "s = 'x'")]
+_TABLES: list[dict[str, str]] = [{"version": "latest", "delete": "v = 0"}]
+_TABLES += [{"version": "latest", "delete": "s = 'x'"}, {"version": "as_of", "delete": "v = 0"}]
+_TABLES += [{"version": "as_of", "before_first": "first", "delete": "s = 'x'"}]
+_TABLES += [{"version": "as_of", "before_first": "none", "retention": "5 seconds"}]
+_LATEST = ["latest", *_TABLES[:2]]
 
 
 @st.composite
@@ -158,6 +163,7 @@ def _with_table_records(draw: st.DrawFn, step: Step, table: str) -> Step:
             "value": record.value if draw(st.integers(0, 4)) else None,
             "partition": record.partition,
             "key": draw(st.sampled_from(["0", "1", "1", "2", None])),
+            "timestamp": EPOCH_MS + 2_500 * draw(st.integers(-4, 8)),
         }
         for record in records_of_jsonl(getattr(step, table), ROWS)
     ]

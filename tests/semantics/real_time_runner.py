@@ -63,13 +63,17 @@ class _Run(spark_runner.Run):
         self._interval, self._heap = interval, heap
         self._late: list[int] = []
         """Rows that the processor has dropped, in all batches up to each one."""
+        self._in_state: list[int] = []
+        """Rows in state after each batch. Spark counts keys."""
 
     def through(self, phases: Sequence[Phase]) -> list[Batch]:
         batches = super().through(phases)
         before = [0, *self._late]
         return [
-            replace(batch, late_rows=batch.late_rows + to - of)
-            for batch, of, to in zip(batches, before, self._late, strict=False)
+            replace(batch, late_rows=batch.late_rows + to - of, state_rows=state_rows)
+            for batch, of, to, state_rows in zip(
+                batches, before, self._late, self._in_state, strict=False
+            )
         ]
 
     def _start(self, on_batch: Any) -> StreamingQuery:
@@ -83,12 +87,15 @@ class _Run(spark_runner.Run):
         )
         started = Future[StreamingQuery]()
         of_earlier_runs = self._late[-1] if self._late else 0
+        at_start = self._in_state[-1] if self._in_state else 0
 
         def count(rows: Any, batch_id: int) -> None:
             join.begin_batch(started.result(), self._spark)
             on_batch(rows, batch_id)
             late = sum(join.counts.late_rows(side) for side in SIDES)
             self._late.append(of_earlier_runs + late)
+            grown = sum(join.counts.state_rows(side) for side in SIDES)
+            self._in_state.append(at_start + grown)
 
         rows = dataflow(left, right, self._plan, join)
         writer = rows.writeStream.foreachBatch(count).outputMode(join.output_mode)

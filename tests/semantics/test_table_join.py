@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from job.semantics.operator import Processor
 from tests.semantics import differential
 from tests.semantics.case_generator import EPOCH_MS, SCHEMA, table_cases
-from tests.semantics.join_cases import Case, Data, Restart, Step
+from tests.semantics.join_cases import Case, Data, Restart, Step, specified
 from tests.semantics.planted_java import Plant, compile_plants, use_plant
-from tests.semantics.real_time_runner import HEAPS, Heap
+from tests.semantics.real_time_runner import HEAPS, Heap, run_in_real_time_engine
 
 CASES = 25
 SECONDS = 100
@@ -67,6 +67,50 @@ UPDATES = (
 )
 
 
+def at(second: int) -> int:
+    return EPOCH_MS + second * 1_000
+
+
+def priced(second: int, key: int = 1) -> str:
+    return json.dumps({"k": key, "t": at(second), "v": 0})
+
+
+def price(second: int, v: int | None, key: int = 1) -> str:
+    """None: a tombstone."""
+    value = None if v is None else {"t": at(second), "v": v}
+    return json.dumps({"value": value, "key": str(key), "timestamp": at(second)})
+
+
+AS_OF = (
+    Data([priced(5), priced(10), priced(25)], [price(20, 2), price(10, 1), price(20, 3)]),
+    Restart(),
+    Data([priced(15), priced(30)], [price(30, None), price(40, 4)]),
+    Restart(),
+    Data([priced(100)]),
+    Data([priced(101)], [price(50, 5), price(45, 6)]),
+    Data([priced(102)], [price(30, 7, key=2), price(60, None)]),
+    # The watermark is 99: the deletion at 60 is not remembered, which takes 30 seconds.
+    Data([priced(103)], [price(55, 8), price(95, None, key=2)]),
+    Data([priced(104), priced(104, key=2)], [price(70, 9), price(90, 1, key=2)]),
+    Restart(),
+    Data([priced(110), priced(98)]),
+    Data([priced(110)]),
+    Data([priced(109), priced(111)], [price(105, 20), price(110, 21)]),
+)
+"""An as-of join: versions out of order, deletions, late rows."""
+
+
+_TABLES: Mapping[bool, dict[str, Any]] = {
+    False: {"schema": "v INT", "table": "latest"},
+    True: {
+        "schema": "v INT, t TIMESTAMP",
+        "event_time": "t",
+        "watermark_delay": "30 seconds",
+        "table": "as_of",
+    },
+}
+
+
 def case(steps: Sequence[Step] = STEPS) -> Case:
     spec = {
         "name": "tested",
@@ -80,9 +124,8 @@ def case(steps: Sequence[Step] = STEPS) -> Case:
         },
         "right": {
             "topic": "customers",
-            "schema": "v INT",
             "key": ["cast(record_key as int)"],
-            "table": "latest",
+            **_TABLES[steps is AS_OF],
         },
         "join": {"type": "left_outer"},
         "output": {
@@ -103,31 +146,54 @@ class Planted(Plant):
 
 
 PLANTED: Mapping[str, Planted] = {
-    "table_after_stream": Planted(
-        "TableJoin.java", "version = row;", "", HEAPS[0],
+    "table_after_stream": Planted("TableJoin.java", "versions = rows;", ""),
+    "tombstone_ignored": Planted(
+        "TableJoin.java", "record.matched ? List.of() : List.of(record)", "List.of(record)"
     ),
-    "tombstone_ignored": Planted("TableJoin.java", "deletesKey ? null : newest", "newest"),
     "older_record_taken": Planted(
-        "TableJoin.java", "newest.position < input.position()", "newest.position > input.position()"
+        "TableJoin.java", "position < record.position", "position > record.position"
     ),
     "table_not_written": Planted("JoinProcessor.java", "state.write();", "", HEAPS[1]),
     "replaced_row_not_written": Planted("SlotRows.java", "return written == rows && marks == 0;",
         "return written != 0 && marks == 0;", HEAPS[1]),
     "deleted_row_stays_in_the_store": Planted(
-        "SlotRows.java", "store.remove(keyOf(row, keyWidth));", "", HEAPS[1]
+        "SlotStore.java", "store.remove(key, name);", "", HEAPS[1]
     ),
-    "new_row_removed_with_the_old_one": Planted(
-        "SlotRows.java", "if (firstRow[keyOf[row]] == NONE) {", "if (true) {", HEAPS[1]
-    ),
-    "rows_of_the_store_are_a_list": Planted(
-        "SlotStore.java", "if (hasOneRow) {\n      store.put", "if (false) {\n      store.put",
+    "row_is_added_to_those_of_the_store": Planted(
+        "SlotStore.java", "store.put(key, entry(rows.get(0)), name);", "append(key, rows.get(0));",
         HEAPS[1],
     ),
-    "deleted_row_stays_in_a_spilled_slot": Planted(
-        "JoinState.java", "store(slot).remove(key);", "", HEAPS[3]
+    "row_stays_in_a_spilled_slot": Planted(
+        "JoinState.java", "store(slot).replace(key, rows);", "", HEAPS[3]
     ),
     "rows_lost_with_the_removed_ones": Planted(
         "SlotRows.java", "kept.add(keyOf(row", "if (rows < 0) kept.add(keyOf(row", steps=UPDATES
+    ),
+    "version_is_not_valid_at_its_time": Planted(
+        "TableRules.java", "found != null && version.eventTime > time",
+        "found != null && version.eventTime >= time", steps=AS_OF,
+    ),
+    "version_that_is_needed_is_removed": Planted(
+        "TableRules.java", "version.eventTime <= until", "version.eventTime <= until + 9_000_000",
+        steps=AS_OF,
+    ),
+    "deletion_is_not_remembered": Planted(
+        "TableRules.java", "version.matched && age >= delay", "version.matched && age >= 0",
+        steps=AS_OF,
+    ),
+    "deletion_is_not_stored": Planted(
+        "InputRow.java", "stored(!isMatchable(), row().copy())", "stored(false, row().copy())",
+        steps=AS_OF,
+    ),
+    "first_version_of_a_time_is_kept": Planted(
+        "TableRules.java", ".thenComparingLong(row -> row.position)",
+        ".thenComparingLong(row -> -row.position)", steps=AS_OF,
+    ),
+    "late_row_is_joined": Planted(
+        "TableJoin.java", "rules.table.isAsOf && input.isLate(watermark)", "false", steps=AS_OF
+    ),
+    "version_is_not_added_in_the_store": Planted(
+        "SlotRows.java", "store.append(key(key, keyWidth), row(row));", "", HEAPS[1], AS_OF
     ),
 }  # fmt: skip
 
@@ -142,9 +208,18 @@ def planted() -> None:
 def test_without_a_planted_bug_the_scenario_agrees(
     spark: SparkSession, heap: Heap, processor: Processor
 ) -> None:
-    batches = differential.check(spark, case(), processor=processor, heap=heap)
+    for steps, results in ((STEPS, len(_KEYS)), (AS_OF, 9)):
+        batches = differential.check(spark, case(steps), processor=processor, heap=heap)
 
-    assert sum(batch.output.total() for batch in batches) > len(_KEYS)
+        assert sum(batch.output.total() for batch in batches) > results
+
+
+def test_versions_that_no_row_can_need_leave_the_state(spark: SparkSession) -> None:
+    made = replace(case(AS_OF), partitions=1)
+    expected, phases = specified(made, processor="batch")
+    actual = run_in_real_time_engine(spark, made, phases)
+
+    assert [batch.state_rows for batch in expected] == [batch.state_rows for batch in actual]
 
 
 def test_updates_of_a_key_do_not_fill_the_heap(spark: SparkSession) -> None:

@@ -23,3 +23,11 @@ def test_topic_that_removes_old_records_has_a_warning(policy: str) -> None:
 
     assert "warning" == finding.level
     assert "removes its records after 1 hour (retention.ms)" in finding.text
+
+
+def test_compacted_topic_of_versions_has_a_warning() -> None:
+    settings = {"cleanup.policy": "compact", "min.compaction.lag.ms": "3600000"}
+    (finding,) = table_findings("prices", settings, is_as_of=True)
+
+    assert "after 1 hour (min.compaction.lag.ms)" in finding.text
+    assert [] == list(table_findings("prices", {"cleanup.policy": "compact"}))

@@ -12,7 +12,7 @@ from job.semantics.simulate import simulate
 from job.spec.sides import SIDES
 from tests.sql_worker import ROWS
 from tests.unit.semantics.simulations import T, row
-from tests.unit.semantics.test_table import record, tables
+from tests.unit.semantics.test_table import VERSIONS, as_of, record, tables, version
 
 AT = "(event time 2023-11-14T22:13:20.000Z)"
 WAS = "was the row of its key in the table until"
@@ -90,3 +90,33 @@ def test_row_after_a_tombstone_names_it() -> None:
     assert stories(tables(), left, right, "1")[0].endswith(
         "; right r/0/1, the newest record of its key in the table, has deleted the row."
     )
+
+
+def test_row_as_of_a_time_says_which_version_it_got() -> None:
+    left = [row(1, at) for at in (15, 5, 22, 27)]
+    right = [*VERSIONS, version(1, 25_000, None)]
+    found = stories(as_of(), left, right, "1")
+
+    assert [
+        "matched right r/0/1: the result is in batch 1.",
+        f"{AT_ONCE} 1; all versions of its key are later: right r/0/1 is the first one.",
+        "matched right r/0/2: the result is in batch 1.",
+        f"{AT_ONCE} 1; right r/0/3, the version of its key at its event time, deletes the key.",
+    ] == [text.split(") ", 1)[1] for text in found[:4]]
+    counted = "1 result with it was found."
+    until = "is the version of its key in the table until that of right"
+    assert [
+        "is the newest version of its key in the table; no result with it was found.",
+        f"{until} r/0/2; {counted}",
+        f"{until} r/0/3; {counted}",
+        "deletes its key in the table from its event time on.",
+    ] == [text.split(") ", 1)[1] for text in found[4:]]
+
+
+def test_row_that_is_late_says_so() -> None:
+    left = [
+        json.dumps({"value": json.loads(row(1, at)), "batch": n})
+        for n, at in enumerate((90, 90, 5))
+    ]
+
+    assert "late" in stories(as_of(), left, VERSIONS, "1")[2]

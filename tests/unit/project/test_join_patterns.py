@@ -55,5 +55,6 @@ def test_self_join_several_topics_and_foreign_key_join_are_among_them() -> None:
         ("orders", "customers"),
         ("loans", "books"),
         ("orders", "shop.public.customers"),
+        ("orders", "prices"),
     ]
     assert expected == topics

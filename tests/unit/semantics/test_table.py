@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.unit.semantics.simulations import plan, row, run, values
+from tests.unit.semantics.simulations import T, plan, row, run, values
 
 
 def tables(**changes):
@@ -120,3 +120,94 @@ def test_envelope_changes_the_table():
 
     assert [result(1, 3), result(2, None)] == values(batches)[-1]
     assert {"schema_mismatch": 1} == dict(batches[0].bad_records["right"])
+
+
+def as_of(**table):
+    """Versions of a key, valid from `t`."""
+    right = {
+        "topic": "r",
+        "schema": "t TIMESTAMP, v INT, s STRING",
+        "event_time": "t",
+        "watermark_delay": "10 seconds",
+        "table": {"version": "as_of", **table},
+    }
+    return tables(right=right)
+
+
+def version(key, t, v, **more):
+    """`v` None: a tombstone."""
+    value = None if v is None else {"t": T + t, "v": v}
+    at = {"timestamp": T + t} if v is None else {}
+    return json.dumps({"record": True, "key": str(key), "value": value, **at, **more})
+
+
+def at_times(made, times, versions):
+    """The versions that rows of key 1 at these times, in milliseconds, are joined with."""
+    batches = run(made, [row(1, t / 1000) for t in times], versions)
+    return [each["rv"] for batch in values(batches) for each in batch]
+
+
+VERSIONS = [version(1, 30_000, 3), version(1, 10_000, 1), version(1, 20_000, 2)]
+
+
+def test_row_joins_the_version_that_is_valid_at_its_time():
+    times = [9_999, 10_000, 19_999, 20_000, 29_999, 30_000, 90_000]
+
+    assert [None, 1, 1, 2, 2, 3, 3] == at_times(as_of(), times, VERSIONS)
+
+
+def test_version_of_the_largest_offset_is_taken_at_one_time():
+    versions = [version(1, 10_000, 1), version(1, 20_000, 2), version(1, 10_000, 7)]
+
+    assert [7, 2] == at_times(as_of(), [10_000, 20_000], versions)
+
+
+def test_tombstone_deletes_its_key_from_its_time_on():
+    versions = [*VERSIONS, version(1, 25_000, None)]
+
+    assert [2, None, None, 3] == at_times(as_of(), [24_999, 25_000, 29_999, 30_000], versions)
+
+
+def test_row_before_all_versions_may_join_the_first_one():
+    made = as_of(before_first="first")
+
+    assert [1, 1, 2] == at_times(made, [0, 9_999, 20_000], VERSIONS)
+    assert [None] == at_times(made, [0], [version(1, 5_000, None), *VERSIONS])
+
+
+def test_version_is_valid_for_its_retention():
+    made = as_of(retention="60 seconds")
+
+    assert [3, None] == at_times(made, [90_000, 90_001], VERSIONS)
+
+
+def batched(lines, numbers):
+    return [
+        json.dumps({"value": json.loads(line), "batch": n})
+        for line, n in zip(lines, numbers, strict=True)
+    ]
+
+
+def test_row_behind_the_watermark_of_the_stream_is_late():
+    stream = batched([row(1, 100), row(1, 100), row(1, 30)], (0, 1, 2))
+    batches = run(as_of(), stream, VERSIONS)
+
+    assert [["late"]] == [[d.reason for d in batch.drops] for batch in batches if batch.drops]
+
+
+def test_versions_that_no_row_can_need_leave_the_state():
+    stream = batched([row(2, 0), row(2, 100), row(2, 100), row(2, 100)], (0, 1, 2, 3))
+    deleted = version(1, 40_000, None)
+    batches = run(as_of(), stream, [*VERSIONS, version(3, 0, 1), deleted])
+
+    assert [5, 5, 5, 1] == [batch.state_rows["right"] for batch in batches][:4]
+
+
+def test_deletion_is_remembered_for_the_watermark_delay_of_the_table():
+    """The watermark of the batch with the late version is 49 s or 51 s, the deletion at 40 s."""
+    for newest, found in ((59, None), (61, 1)):
+        stream = batched([row(2, newest), row(2, newest), row(1, 90)], (0, 1, 2))
+        versions = [version(1, 40_000, None, batch=0), version(1, 10_000, 1, batch=2)]
+        batches = run(as_of(), stream, versions)
+
+        assert found == values(batches)[2][0]["rv"]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from job.plan.fingerprint import fingerprint
 from job.plan.plan import JoinPlan
 from job.plan.warnings import warnings
 from job.spec.table import KAFKA_TIMESTAMP
@@ -129,3 +130,47 @@ def test_condition_on_the_table_is_evaluated_on_the_row_of_the_key() -> None:
 
     assert [] == made.one_sided_condition("right")
     assert made.pair_condition is not None
+
+
+def as_of(**table: Any) -> dict[str, Any]:
+    """A table with versions, and event times."""
+    schema = "user STRING, since TIMESTAMP"
+    times = {"event_time": "since", "watermark_delay": "1 minute", "schema": schema}
+    return {**TABLE, **times, "table": {"version": "as_of", **table}}
+
+
+def test_table_as_of_needs_event_times_on_both_sides() -> None:
+    without = {**TABLE, "table": "as_of"}
+
+    assert {"right.event_time", "right.watermark_delay"} == set(refused(right=without))
+    assert plan(join={"type": "inner"}, right=as_of()).is_as_of
+
+
+def test_rows_of_the_stream_can_be_late_as_of() -> None:
+    letters = {"dead_letter": {"topic": "dead"}, "on_late_row": "dead_letter"}
+    letters |= {"on_bad_record": None}
+
+    made = plan(join={"type": "inner"}, right=as_of(), **letters)
+    assert made.dead_letter is not None
+    assert made.dead_letter.takes_late_rows
+    assert any("with which no row is late" in text for text in refused(**letters).values())
+
+
+@pytest.mark.parametrize(("field", "value"), [("before_first", "first"), ("retention", "1 day")])
+def test_setting_of_versions_is_refused_for_the_newest_row(field: str, value: str) -> None:
+    (message,) = refused(right={**TABLE, "table": {"version": "latest", field: value}}).values()
+
+    assert f"has version latest and {field}, which only as_of uses" in message
+
+
+def test_checkpoint_freezes_the_settings_of_versions() -> None:
+    made = plan(
+        join={"type": "inner"},
+        right=as_of(before_first="first", retention="90 days", delete="user IS NULL"),
+    )
+
+    assert made.right.table is not None
+    assert made.right.table.frozen.startswith(
+        "as_of, before_first first, retention 90 days, delete"
+    )
+    assert "1 minute" == fingerprint(made)["right.watermark_delay"]

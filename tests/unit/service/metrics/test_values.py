@@ -235,7 +235,7 @@ def test_records_deleted_before_they_were_read_show_as_negative_headroom() -> No
 
 
 def test_table_has_its_own_metrics() -> None:
-    counts = TableCounts(rows_without_version=5, keys_moved=2)
+    counts = TableCounts(rows_without_key=5, keys_moved=2, stale_answers=3)
     made = status_after(batch(state_rows=400, table=counts), batch(state_rows=300, table=counts))
     values = samples(made.model_copy(update={"table": "right", "table_records_left": 70}))
 
@@ -243,6 +243,7 @@ def test_table_has_its_own_metrics() -> None:
         "streamjoin_table_rows": 300,
         "streamjoin_table_loading_records": 70,
         "streamjoin_table_keys_moved_total": 4,
+        "streamjoin_table_stale_answers_total": 6,
     } == only(values, "table")
     assert 10 == values["streamjoin_rows_without_version_total{reason=no_key}"]
     assert {} == only(samples(made), "table")

@@ -1,0 +1,99 @@
+package streamjoin;
+
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+
+/**
+ * Which row of a key a row of the stream joins. processor.py makes it from the TablePlan.
+ *
+ * <p>In an as-of join the rows of a key are its versions: each is valid from its event time until
+ * that of the next one. A version that deletes its key has `matched`.
+ */
+public final class TableRules implements Serializable {
+  private static final Comparator<StoredRow> BY_TIME =
+      Comparator.<StoredRow>comparingLong(row -> row.eventTime)
+          .thenComparingLong(row -> row.position);
+
+  /** Why a row of the stream has no version. */
+  static final int NO_KEY = 0;
+
+  static final int DELETED = 1;
+  static final int BEFORE_FIRST = 2;
+
+  /** False: a key has one row, the newest by offset. */
+  final boolean isAsOf;
+
+  /** How far a version may be out of order, in microseconds. */
+  private final long delay;
+
+  /** How long a version is valid at most, in microseconds. 0: until the next one. */
+  private final long retention;
+
+  /** Whether a row before all versions of its key joins the first one. */
+  private final boolean takesFirst;
+
+  public TableRules(boolean isAsOf, long delay, long retention, boolean takesFirst) {
+    this.isAsOf = isAsOf;
+    this.delay = delay;
+    this.retention = retention;
+    this.takesFirst = takesFirst;
+  }
+
+  /**
+   * The versions that rows of the stream after the watermark can need, by time. Of several with one
+   * time, the one with the largest position. `watermark`: of the stream, in milliseconds.
+   */
+  List<StoredRow> kept(List<StoredRow> versions, long watermark) {
+    List<StoredRow> sorted = new ArrayList<>(versions);
+    sorted.sort(BY_TIME);
+    long until = watermark * InputRow.MICROS_PER_MILLI;
+    List<StoredRow> kept = new ArrayList<>(sorted.size());
+    for (StoredRow version : sorted) {
+      if (!kept.isEmpty() && kept.get(kept.size() - 1).eventTime == version.eventTime) {
+        kept.remove(kept.size() - 1);
+      }
+      if (version.eventTime <= until) {
+        kept.clear();
+      }
+      kept.add(version);
+    }
+    if (!kept.isEmpty() && hasEnded(kept.get(0), until)) {
+      kept.remove(0);
+    }
+    return kept;
+  }
+
+  /** Whether no row after the time `until` joins a version, nor one that comes before it. */
+  private boolean hasEnded(StoredRow version, long until) {
+    long age = until - version.eventTime;
+    return (version.matched && age >= delay) || (retention > 0 && age >= retention);
+  }
+
+  /** The version that is valid at a time, of those that are kept. Null: none; see `reason`. */
+  StoredRow at(List<StoredRow> versions, long time) {
+    StoredRow found = null;
+    for (StoredRow version : versions) {
+      if (found != null && version.eventTime > time) {
+        break;
+      }
+      found = version;
+    }
+    boolean isValid =
+        found != null
+            && !found.matched
+            && (found.eventTime > time
+                ? takesFirst
+                : retention == 0 || time - found.eventTime <= retention);
+    return isValid ? found : null;
+  }
+
+  /** Why no version is valid at a time. */
+  static int reason(List<StoredRow> versions, long time) {
+    if (versions.isEmpty()) {
+      return NO_KEY;
+    }
+    return versions.get(0).eventTime > time ? BEFORE_FIRST : DELETED;
+  }
+}
