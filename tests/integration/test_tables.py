@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
+from job.protocol.progress import TableCounts
 from job.protocol.status import JobStatus, Phase
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
@@ -40,11 +41,18 @@ on_bad_record: drop
 """
 CUSTOMERS = 3_000
 """More than the first batch of a table reads."""
-ENGINES = ("micro_batch", "real_time")
+
+
+@pytest.fixture(scope="module", params=["micro_batch", "real_time"])
+def engine(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
 
 
 @pytest.fixture(scope="module")
-def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
+def jvm(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
+    """The number of its task slots is that of its engine."""
+    assert engine
     with SharedJvm(tmp_path_factory.mktemp("jvm")) as shared:
         yield shared
 
@@ -101,7 +109,6 @@ def is_running(engine: str, status: JobStatus) -> bool:
     return status.phase is (Phase.REAL_TIME if engine == "real_time" else None)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 def test_order_gets_what_the_table_has(
     engine: str, kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
 ) -> None:
@@ -152,3 +159,64 @@ def wait_for_change(topics: Topics) -> None:
         return topics.tiers()[-1] == "changed"
 
     wait_until(is_changed, START_SECONDS, "the change of the table is applied")
+
+
+AS_OF = {
+    "enriched_": "priced_",
+    "customer INT": "customer INT, at TIMESTAMP",
+    "  event_time: record_timestamp": "  event_time: at",
+    "tier STRING": "tier STRING, since TIMESTAMP",
+    "  table: latest": "  event_time: since\n  watermark_delay: 1 second\n  table: as_of",
+    "on_bad_record: drop": "dead_letter: {{topic: {name}.dead}}\non_late_row: dead_letter",
+}
+HOUR_MS = 3_600_000
+NOON_MS = 1_767_268_800_000
+
+
+def test_order_gets_the_version_of_its_time(
+    engine: str, kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
+) -> None:
+    name, servers = f"versions.{engine}", kafka.bootstrap_servers
+    topics = [f"{name}.{topic}" for topic in ("orders", "customers", "out", "dead")]
+    kafka.create_topics(dict.fromkeys(topics, 2))
+    spec = SPEC
+    for text, by in AS_OF.items():
+        spec = spec.replace(text, by)
+    if engine == "real_time":  # the counts of a table are reported at the end of an interval
+        spec += "real_time: {{checkpoint_interval: 5 seconds}}\n"
+
+    def order(*hours: int) -> None:
+        orders = ({"id": hour, "customer": 1, "at": NOON_MS + hour * HOUR_MS} for hour in hours)
+        produce(servers, topics[0], [dict(each) for each in orders])
+
+    def version(hour: int, tier: str) -> None:
+        value = {"tier": tier, "since": NOON_MS + hour * HOUR_MS}
+        produce(servers, topics[1], [Sent(value, key="1")])
+
+    def tiers(count: int) -> dict[int, str | None]:
+        found = wait_until(
+            lambda: found if len(found := consume_all(servers, topics[2])) >= count else None,
+            START_SECONDS,
+            f"{count} orders have a result",
+        )
+        return {record.value["id"]: record.value["tier"] for record in found}
+
+    version(3, "gold")
+    version(1, "silver")
+    order(0, 1, 2, 3)
+    checkpoint = tmp_path / "checkpoint"
+    spec = spec.format(engine=engine, name=name, servers=servers, checkpoint=checkpoint)
+    with Job(spec, tmp_path, jvm) as job:
+        assert {0: None, 1: "silver", 2: "silver", 3: "gold"} == tiers(4)
+        job.wait_for(lambda each: is_running(engine, each), "the table is read")
+
+        version(2, "late")
+        job.wait_for(lambda each: each.totals.right.records == 3, "the late version is read")
+        order(4, 1)
+        assert "gold" == tiers(5)[4]
+        job.wait_for(lambda each: each.totals.late_rows == 1, "the late order is counted")
+        counts = TableCounts(rows_before_first=1, stale_answers=1)
+        job.wait_for(lambda each: each.totals.table == counts, "order and version are counted")
+
+    (letter,) = consume_all(servers, topics[3])
+    assert 1 == letter.value["id"]
