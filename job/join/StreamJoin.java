@@ -144,7 +144,7 @@ public final class StreamJoin extends JoinProcessor {
   /** Called when the task begins. The implicit key must be the key of the clock. */
   private void begin(long watermark) {
     slot = TransactionSlot.ofTask();
-    delivered = slot == null ? DeliveredRows.NOTHING : slot.deliveredRows(rules.firstSide);
+    delivered = DeliveredRows.ofTask(rules.firstSide);
     state.remove(delivered);
     startEviction(clock.get().next(), Math.max(watermark, offered()));
   }
@@ -261,12 +261,15 @@ public final class StreamJoin extends JoinProcessor {
         if (input.hasDeadLetter()) {
           output.add(rules.deadLetterOfLateRow(input.deadLetter(), lateWatermark));
         }
-      } else if (!input.isMatchable() || delivered.wasUnmatched(side, input.position())) {
-        if (rules.padsUnmatched[side]) {
-          output.add(rules.unmatched(side, input.row()));
-        }
-      } else {
+        return;
+      }
+      if (delivered.wasUnmatched(side, input.position())) {
+        return;
+      }
+      if (input.isMatchable()) {
         join(side, input.toStore(), input.slotTime(), output);
+      } else if (rules.padsUnmatched[side]) {
+        output.add(rules.unmatched(side, input.row()));
       }
     }
 

@@ -26,6 +26,9 @@ import scala.collection.Iterator;
  * <p>The latest row depends on no watermark. In an as-of join rows of the stream behind its watermark
  * are late, and versions that no later row can join leave the state (TableRules): those of a key when
  * it is written, and those of other keys in turn at the end of each task.
+ *
+ * <p>A run that repeats an interrupted interval may find a newer row of the table, so a row of the
+ * stream whose result was delivered is not joined again.
  */
 public final class TableJoin extends JoinProcessor {
   private static final int SLOT_BITS = 8;
@@ -33,10 +36,10 @@ public final class TableJoin extends JoinProcessor {
   /** Rows that a task looks at for versions that nothing needs. */
   private static final long SWEPT_ROWS = 10_000;
 
-  private transient long watermark;
+  /** Null: no row has arrived. */
+  private transient DeliveredRows delivered;
 
-  /** Whether rows have arrived, so that the watermark is known. */
-  private transient boolean hasBegun;
+  private transient long watermark;
 
   /** Newest event time of a row of the stream that was joined before this task. */
   private transient long answeredBefore;
@@ -47,13 +50,13 @@ public final class TableJoin extends JoinProcessor {
 
   @Override
   void taskBegins() {
-    hasBegun = false;
+    delivered = null;
     answeredBefore = state.newestJoined;
   }
 
   @Override
   void taskEnds() {
-    if (rules.table.isAsOf && hasBegun) {
+    if (rules.table.isAsOf && delivered != null) {
       state.sweep(RIGHT, SWEPT_ROWS, versions -> rules.table.kept(versions, watermark));
     }
   }
@@ -61,9 +64,11 @@ public final class TableJoin extends JoinProcessor {
   @Override
   public Iterator<InternalRow> handleInputRows(
       InternalRow key, Iterator<InternalRow> rows, TimerValues times) {
-    if (rules.table.isAsOf && !hasBegun) {
-      watermark = rules.realTime ? times.getCurrentWatermarkInMs() : LateWatermark.ofBatch();
-      hasBegun = true;
+    if (delivered == null) { // The writer opens the slot after the task has begun.
+      delivered = DeliveredRows.ofTask(rules.firstSide);
+      if (rules.table.isAsOf) {
+        watermark = rules.realTime ? times.getCurrentWatermarkInMs() : LateWatermark.ofBatch();
+      }
     }
     return new KeyJoin(key, rows);
   }
@@ -148,7 +153,7 @@ public final class TableJoin extends JoinProcessor {
         if (input.hasDeadLetter()) {
           output.add(rules.deadLetterOfLateRow(input.deadLetter(), watermark));
         }
-      } else {
+      } else if (!delivered.wasUnmatched(side, input.position())) {
         waiting.add(new Waiting(input));
       }
     }

@@ -5,9 +5,12 @@ import java.util.List;
 import java.util.Set;
 
 /**
- * What an interrupted interval has delivered, for the join that repeats it. The watermark has
- * advanced in the interval, and its repetition begins with that of its begin: without this, a row
- * that was emitted as unmatched could be in a pair.
+ * What an interrupted interval has delivered, for the join that repeats it.
+ *
+ * <p>The watermark has advanced in the interval, and its repetition begins with that of its begin:
+ * without this, a row that was emitted as unmatched could be in a pair. And the repetition of a join
+ * with a table, or of one that picks, may find another match of a row: without this, a row whose
+ * result has become a dead letter could also have a result, and the other way round.
  */
 public final class DeliveredRows {
   static final DeliveredRows NOTHING = new DeliveredRows(Set.of(), Long.MIN_VALUE, "left");
@@ -41,12 +44,21 @@ public final class DeliveredRows {
     }
   }
 
+  /** Those of the slot of the running task. */
+  static DeliveredRows ofTask(String firstSide) {
+    TransactionSlot slot = TransactionSlot.ofTask();
+    return slot == null ? NOTHING : slot.deliveredRows(firstSide);
+  }
+
   /** Whether the row at the position was late. */
   public boolean wasLate(int side, long position) {
     return has(late, side, position);
   }
 
-  /** Whether the row at the position was emitted alone: in an outer join, as unmatched. */
+  /**
+   * Whether a result, or the dead letter of a result, has an id with only the row at the position: in
+   * an outer join it was unmatched. In a join with a table, or one that picks, it may have a match.
+   */
   public boolean wasUnmatched(int side, long position) {
     return has(unmatched, side, position);
   }

@@ -1,4 +1,4 @@
-"""Rows that an interrupted interval has emitted as unmatched leave the state of its repetition."""
+"""What an interrupted interval has delivered is not delivered again by its repetition."""
 
 from collections import Counter
 
@@ -7,18 +7,26 @@ from pyspark.sql import SparkSession
 
 from job.spark.java_classes import java_class
 from tests.semantics.differential import specified
-from tests.semantics.join_cases import Data, Idle, Restart
+from tests.semantics.join_cases import Case, Data, Idle, Restart
 from tests.semantics.planted_java import Plant, compile_plants, use_plant
 from tests.semantics.real_time_runner import HEAPS, Heap, run_in_real_time_engine
 from tests.semantics.test_differential import case, row
+from tests.semantics.test_table_join import case as table_case
+from tests.semantics.test_table_join import customer, order
 
-# Each task removes the second left row from the state with which it begins.
-REMOVING = {
+PLANTED = {
+    # Each task removes the second left row from the state with which it begins.
     "removing": Plant(
         "StreamJoin.java",
         "state.remove(delivered);",
         'state.remove(new DeliveredRows(java.util.Set.of("left/0/1|"), Long.MAX_VALUE, "left"));',
-    )
+    ),
+    # The repeated interval has delivered the dead letter of the second left row's result.
+    "delivered": Plant(
+        "DeliveredRows.java",
+        'new DeliveredRows(Set.of(), Long.MIN_VALUE, "left")',
+        'new DeliveredRows(Set.of("left/0/1|/value_too_large"), Long.MAX_VALUE, "left")',
+    ),
 }
 STEPS = (
     Data([row(key, 0) for key in range(4)]),
@@ -30,11 +38,11 @@ STEPS = (
 
 
 @pytest.fixture(scope="module")
-def removing() -> None:
-    compile_plants(REMOVING)
+def planted() -> None:
+    compile_plants(PLANTED)
 
 
-@pytest.mark.usefixtures("removing")
+@pytest.mark.usefixtures("planted")
 @pytest.mark.parametrize("heap", HEAPS)
 def test_row_that_was_unmatched_is_in_no_pair_and_not_emitted_again(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, heap: Heap
@@ -49,6 +57,29 @@ def test_row_that_was_unmatched_is_in_no_pair_and_not_emitted_again(
     ids = Counter(row_id for batch in batches for row_id, *_ in batch.output.elements())
     # The second row is neither in the pair with its match, nor unmatched.
     assert Counter(["l/0/0|r/0/0", "l/0/2|", "l/0/3|", "l/0/4|r/0/2"]) == ids
+
+
+# The repetition may find another match, with which the result could be written.
+@pytest.mark.usefixtures("planted")
+@pytest.mark.parametrize(
+    ("plant", "made", "topic"),
+    [
+        ("removing", case("left_outer", steps=STEPS, pick="latest"), "l"),
+        ("delivered", case("left_outer", steps=STEPS, pick="latest"), "l"),
+        ("delivered", table_case([Data([order(k) for k in range(4)], [customer(1, 5)])]), "orders"),
+    ],
+    ids=["pick, in state", "pick, read again", "table"],
+)
+def test_left_row_whose_result_was_delivered_has_no_other_one(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, plant: str, made: Case, topic: str
+) -> None:
+    use_plant(monkeypatch, plant)
+    _, phases = specified(made, processor="batch")
+
+    batches = run_in_real_time_engine(spark, made, phases)
+
+    ids = Counter(row_id for batch in batches for row_id, *_ in batch.output.elements())
+    assert Counter(f"{topic}/0/{offset}|" for offset in (0, 2, 3)) == ids
 
 
 # The driver offers a watermark once all rows have arrived.

@@ -105,15 +105,17 @@ def check(spark: SparkSession, broker: tuple[EmbeddedKafka, Proxy], name: str, t
         first.close()
     assert Found(cut, cut) == writes.found()
 
-    assert "" == writes.failure(writes.run(repeats=0), ROWS, 0)
-    assert Counter(ROWS) == writes.found().rows
+    # A join with a table, or one that picks, may compute a row again with another match.
+    assert "" == writes.failure(writes.run(repeats=0), ROWS, 0, "-new")
+    rows = cut + Counter(f"{row_id}-new" for row_id in ROWS[CUT:])
+    assert rows == writes.found().rows
 
     refusal = writes.failure(writes.run(), "x", 2)
     assert "batch 1 was delivered, but its marker is missing" in refusal
     writes.fence(1)
     refusal = writes.failure(writes.run(), "x", 1)
     assert "has fence 1 of the query, and this run began with fence 0" in refusal
-    assert Counter(ROWS) == writes.found().rows
+    assert rows == writes.found().rows
 
 
 def test_rows_dead_letters_and_ids_are_committed_together_and_each_row_once(

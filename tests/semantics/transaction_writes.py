@@ -89,24 +89,31 @@ class Writes:
         writer = writer.option("checkpointLocation", str(self._folder / "checkpoint"))
         return writer.trigger(availableNow=True).start()
 
-    def failure(self, transactions: Transactions, ids: Sequence[str], batch_id: int) -> str:
-        """The text of the failure of a micro-batch. Empty: its rows were written."""
+    def failure(
+        self, transactions: Transactions, ids: Sequence[str], batch_id: int, version: str = ""
+    ) -> str:
+        """The text of the failure of a micro-batch. Empty: its rows were written. `version`: what
+        their values have after the id."""
         try:
-            self.write(transactions, ids, batch_id)
+            self.write(transactions, ids, batch_id, version)
         except Py4JJavaError as error:
             return str(error)
         return ""
 
-    def write(self, transactions: Transactions, ids: Sequence[str], batch_id: int) -> None:
+    def write(
+        self, transactions: Transactions, ids: Sequence[str], batch_id: int, version: str = ""
+    ) -> None:
         """Write a micro-batch, the last batch of the run."""
         try:
-            self.write_one(transactions, ids, batch_id)
+            self.write_one(transactions, ids, batch_id, version)
         finally:
             transactions.close()
 
-    def write_one(self, transactions: Transactions, ids: Sequence[str], batch_id: int) -> None:
+    def write_one(
+        self, transactions: Transactions, ids: Sequence[str], batch_id: int, version: str = ""
+    ) -> None:
         """Write a micro-batch. More may follow in the run."""
-        rows = self._spark.read.schema(SCHEMA).json(str(self._written(ids))).coalesce(1)
+        rows = self._spark.read.schema(SCHEMA).json(str(self._written(ids, version))).coalesce(1)
         transactions.write_batch(rows.select(*COLUMNS), batch_id, "offsets")
 
     def write_records(self, transactions: Transactions, records: Sequence[tuple[Any, ...]]) -> None:
@@ -117,14 +124,14 @@ class Writes:
         finally:
             transactions.close()
 
-    def _written(self, ids: Sequence[str]) -> Path:
+    def _written(self, ids: Sequence[str], version: str = "") -> Path:
         """A folder with a file of records for TransactionWriter.java."""
-        folder = self._folder / "".join(ids)
+        folder = self._folder / "".join([*ids, version])
         folder.mkdir(exist_ok=True)
         lines = []
         for each in ids:
             topic = self.letters if each in DEAD else self.output
-            value = base64.b64encode(each.encode()).decode()
+            value = base64.b64encode(f"{each}{version}".encode()).decode()
             lines.append(json.dumps({"topic": topic, "value": value, "headers": [], "id": each}))
         (folder / "rows.json").write_text("\n".join(lines))
         return folder

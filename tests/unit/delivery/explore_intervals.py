@@ -2,6 +2,7 @@
 
 python -m tests.unit.delivery.explore_intervals [--schedules 100000] [--from 0]
 python -m tests.unit.delivery.explore_intervals --late-tasks   # each has a task of a cut interval
+python -m tests.unit.delivery.explore_intervals --matches      # with a table, or with a pick
 python -m tests.unit.delivery.explore_intervals --changes      # with changes and undos
 python -m tests.unit.delivery.explore_intervals --checks   # of changes while the query runs
 python -m tests.unit.delivery.explore_intervals --bugs   # the first schedule that shows each
@@ -18,6 +19,7 @@ from tests.unit.delivery.interval_bugs import (
     shown,
     violation,
     violation_of_a_late_task,
+    violation_of_matches,
 )
 from tests.unit.delivery.interval_changes import violation_of_a_change
 from tests.unit.delivery.interval_checks import violation_of_a_check
@@ -28,6 +30,7 @@ def main() -> int:
     parser.add_argument("--schedules", type=int, default=100_000)
     parser.add_argument("--from", type=int, default=0, dest="first")
     parser.add_argument("--late-tasks", action="store_true")
+    parser.add_argument("--matches", action="store_true")
     parser.add_argument("--changes", action="store_true")
     parser.add_argument("--checks", action="store_true")
     parser.add_argument("--bugs", action="store_true")
@@ -38,6 +41,8 @@ def main() -> int:
             _write(f"{shown(bug, iter(numbers))}  {bug}")
         return 0
     explored = violation_of_a_late_task if options.late_tasks else violation
+    if options.matches:
+        explored = violation_of_matches
     if options.changes:
         explored = violation_of_a_change
     if options.checks:

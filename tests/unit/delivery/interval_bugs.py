@@ -13,29 +13,32 @@ from tests.unit.delivery import interval_protocol
 from tests.unit.delivery.interval_driver import LATE_BY_THE_BEGIN
 from tests.unit.delivery.interval_executors import (
     LATE_ROW_JOINED,
+    MATCH_IN_THE_ID,
     UNMATCHED_ROW_JOINED,
     UNMATCHED_ROW_KEPT,
 )
+from tests.unit.delivery.interval_matches import MATCH_TYPES
 from tests.unit.delivery.interval_world import World
 from tests.unit.delivery.schedules import Schedule, ViolationError, random_schedule
 
 TAPE_MAX = 1_800
 # What is compared by type must be the same in each mutant, as the errors.
 _SHARED = {
-    *("Part", "Fence", "SlotContent", "Step"),
+    *("OutputRow", "Part", "Fence", "SlotContent", "Step"),
     *("BeginRows", "WriteRows", "WritePart", "WriteMarker", "WriteFence"),
 }
 
 OPENING = """    yield Step.INIT
     return opened(opening, (yield Step.READ_SLOT))
 """
-WRITE = """            yield WriteRows(ids)
+WRITE = """            yield WriteRows(rows)
+            ids = frozenset(map(_recorded, rows))
             yield WritePart("""
-PART = "Part(batch.query_id, batch.batch_id, number, frozenset(ids))"
+PART = "Part(batch.query_id, batch.batch_id, number, frozenset(map(_recorded, rows)))"
 TAKE = """    is_last = False
     while not is_last:
 """
-ROWS_OF_A_MICRO_BATCH = """        yield WriteRows(_new(ids, known))
+ROWS_OF_A_MICRO_BATCH = """        yield WriteRows(_new(rows, known))
 """
 MARKER_OF_A_MICRO_BATCH = """    yield WriteMarker(batch.marker)
 """
@@ -57,7 +60,7 @@ FENCE = """    yield Step.BEGIN
 # The text that stands in interval_protocol.py, its replacement, and the first schedule that shows
 # the bug by lost or repeated results, or by a refusal of the next batch.
 PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
-    "rows that are out are written again": ("if row_id not in known.ids)", ")", 0),
+    "rows that are out are written again": ("if _recorded(row) not in known.ids)", ")", 0),
     "marker of an interval means that the repetition has nothing to write": (
         "if marker.fingerprint == INTERVAL:\n            return False",
         "if marker.fingerprint == INTERVAL:\n            return True",
@@ -110,7 +113,7 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
     ),
     "marker of a micro-batch in a separate transaction, after the rows": (
         ROWS_OF_A_MICRO_BATCH + MARKER_OF_A_MICRO_BATCH,
-        f"""{ROWS_OF_A_MICRO_BATCH}    if _new(ids, known):
+        f"""{ROWS_OF_A_MICRO_BATCH}    if _new(rows, known):
         yield Step.COMMIT
         yield Step.BEGIN
 {MARKER_OF_A_MICRO_BATCH}""",
@@ -118,7 +121,7 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
     ),
     "no marker for a micro-batch without rows": (
         ROWS_OF_A_MICRO_BATCH,
-        f"{ROWS_OF_A_MICRO_BATCH}    if not _new(ids, known):\n        return False\n",
+        f"{ROWS_OF_A_MICRO_BATCH}    if not _new(rows, known):\n        return False\n",
         0,
     ),
     "marker of the previous batch is taken for that of the batch": (
@@ -174,7 +177,7 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
     ),
     "no marker for an interval that ends without rows": (
         MARKER,
-        MARKER.replace("is_last:", "is_last and ids:"),
+        MARKER.replace("is_last:", "is_last and rows:"),
         1,
     ),
     "no marker for an interval": (MARKER, "", 1),
@@ -202,6 +205,18 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
 
 # Shown if another producer hides records of the commit topic.
 READ_TO_THE_LAST_STABLE_OFFSET = (OPENING, OPENING.replace("READ_SLOT", "PEEK_SLOT"))
+
+# Shown by joins with one result for each left row (interval_matches.py): the text that stands in
+# interval_protocol.py and its replacement; None: the bug is named in interval_executors.py.
+MATCH_BUGS: dict[str, tuple[str, str] | None] = {
+    "rows are skipped by their content": (
+        "    return row.id\n",
+        "    return row.id + row.content\n",
+    ),
+    MATCH_IN_THE_ID: None,
+    UNMATCHED_ROW_JOINED: None,
+    UNMATCHED_ROW_KEPT: None,
+}
 
 # As named in interval_driver.py, and a schedule that shows the bug.
 LOOP_BUGS: dict[str, int] = {
@@ -276,6 +291,23 @@ def violation_of_a_late_task(number: int, bug: str | None = None) -> str | None:
     model = World(Schedule(random.Random(number).randbytes(TAPE_MAX)), protocol, driver_bug=bug)
     try:
         model.run_with_a_late_task()
+    except ViolationError as error:
+        return str(error)
+    return None
+
+
+def violation_of_matches(number: int, bug: str | None = None) -> str | None:
+    """As `violation`, for a join with one result for each left row."""
+    planted = None if bug is None else MATCH_BUGS[bug]
+    model = World(
+        schedule(number),
+        interval_protocol if planted is None else mutant(*planted),
+        join_type=MATCH_TYPES[number % len(MATCH_TYPES)],
+        driver_bug=bug,
+        has_zombies=number % 3 > 0,
+    )
+    try:
+        model.run()
     except ViolationError as error:
         return str(error)
     return None

@@ -18,7 +18,8 @@ from tests.unit.delivery import interval_executors
 from tests.unit.delivery.broker_model import Record, Transaction
 from tests.unit.delivery.interval_checkpoint import Checkpoint, by_partition
 from tests.unit.delivery.interval_executors import ALL, Executors, Task
-from tests.unit.delivery.interval_join import DELAY, SIDES, JoinType, Offsets, State
+from tests.unit.delivery.interval_join import DELAY, SIDES, JoinType, Offsets
+from tests.unit.delivery.interval_matches import empty_state
 from tests.unit.delivery.interval_protocol import INTERVAL, Batch
 
 SLOTS = 2
@@ -310,7 +311,7 @@ class Driver:
 
     def _task(self, batch_id: int, slot: int, late: int, watermark: int) -> Task:
         checkpoint = self._checkpoint
-        state = checkpoint.states.get((batch_id - 1, slot), State(self._world.join_type))
+        state = checkpoint.states.get((batch_id - 1, slot), empty_state(self._world.join_type))
         bug = self._world.driver_bug
         return Task(slot, state.copy(), checkpoint.offsets, late, watermark, bug=bug)
 
@@ -324,9 +325,9 @@ class Driver:
         if not self._is_exactly_once:
             while not task.is_over:
                 yield
-                for row_id in task.take_rows(self._world.topics, self._schedule):
+                for row in task.take_rows(self._world.topics, self._schedule):
                     landed = Transaction("committed", landed=True)
-                    self._world.output[task.slot].records.append(Record(row_id, landed))
+                    self._world.output[task.slot].records.append(Record(row, landed))
         else:
             steps = self._world.protocol.deliver(opening, self._slots[task.slot][executor])
             yield from self._executors.perform_all(steps, executor, task)

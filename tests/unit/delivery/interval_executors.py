@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from job.delivery import commit_protocol
@@ -12,6 +12,7 @@ from tests.unit.delivery.broker_model import Broker, Handle, Log, read_to_the_en
 from tests.unit.delivery.interval_join import Offsets, Row, State
 from tests.unit.delivery.interval_protocol import (
     BeginRows,
+    OutputRow,
     Part,
     SlotContent,
     Step,
@@ -25,6 +26,7 @@ from tests.unit.delivery.schedules import Schedule
 LATE_ROW_JOINED = "row that was late is joined in the repetition"
 UNMATCHED_ROW_JOINED = "row that was unmatched is joined in the repetition"
 UNMATCHED_ROW_KEPT = "row that was unmatched stays in state"
+MATCH_IN_THE_ID = "id of a result contains its match"
 
 ALL = 1_000
 """More rows than a schedule has."""
@@ -52,7 +54,7 @@ class Rows(Protocol):
 
     def take_rows(
         self, topics: tuple[list[Row], list[Row]], schedule: Schedule
-    ) -> Sequence[str]: ...
+    ) -> Sequence[OutputRow]: ...
 
 
 @dataclass(eq=False)
@@ -68,8 +70,6 @@ class Task:
     """None: the interval has no end yet."""
     is_over: bool = False
     is_interval: bool = False
-    emitted: list[str] = field(default_factory=list)
-    """Ids of rows that are emitted when the task begins."""
     delivered: frozenset[str] = frozenset()
     """Ids of the interval that is repeated."""
     bug: str | None = None
@@ -79,27 +79,30 @@ class Task:
         if self.bug == LATE_ROW_JOINED:
             delivered -= letters
         if self.bug != UNMATCHED_ROW_KEPT:
-            self.emitted = self.state.drop(delivered)
+            self.state.drop(delivered)
         self.delivered = frozenset(letters) if self.bug == UNMATCHED_ROW_JOINED else delivered
 
-    def take_rows(self, topics: tuple[list[Row], list[Row]], schedule: Schedule) -> list[str]:
+    def take_rows(self, topics: tuple[list[Row], list[Row]], schedule: Schedule) -> list[OutputRow]:
         """Reads some rows of each side, and evicts some. The last rows: reads and evicts all."""
-        ids, self.emitted = self.emitted, []
-        for side, topic in enumerate(topics):
-            start = self.position[side]
+        rows: list[OutputRow] = []
+        for side in self.state.read_order:
+            topic, start = topics[side], self.position[side]
             end = len(topic) if self.end is None else self.end[side]
             if self.end is None:
                 end = min(end, start + schedule.choose() % 3)
             for row in topic[start:end]:
                 if row.slot == self.slot:
                     if self.is_interval:
-                        ids += self.state.evict(self.watermark, schedule.choose() % 2)
-                    ids += self.state.take(row, self.late, self.delivered)
+                        rows += self.state.evict(self.watermark, schedule.choose() % 2)
+                    rows += self.state.take(row, self.late, self.delivered)
             self.position = _moved(self.position, side, end)
         if self.end is not None:
-            ids += self.state.evict(self.watermark, ALL)
+            rows += self.state.evict(self.watermark, ALL)
             self.is_over = True
-        return ids
+        self.state.computed |= {row.id for row in rows}
+        if self.bug == MATCH_IN_THE_ID:
+            return [replace(row, id=row.id + row.content) for row in rows]
+        return rows
 
 
 class Executors:
@@ -146,9 +149,9 @@ class Executors:
                 while not task.is_over:
                     task.take_rows(world.topics, world.schedule)
                     yield
-            case WriteRows(ids=ids):
-                for row_id in ids:
-                    self._produce(executor, task.slot, world.output[task.slot], row_id)
+            case WriteRows(rows=rows):
+                for row in rows:
+                    self._produce(executor, task.slot, world.output[task.slot], row)
                     yield
             case WritePart(part=part):
                 self._produce(executor, task.slot, log, part)

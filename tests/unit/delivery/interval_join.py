@@ -7,14 +7,18 @@ is not past the watermark, and expires once the watermark passes the end of its 
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal, Self
+
+from tests.unit.delivery.interval_protocol import OutputRow
 
 Side = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
 Offsets = tuple[int, int]
 """Next offset of each side; a topic has one partition here."""
 
-JoinType = Literal["full_outer", "left_semi"]
+MatchType = Literal["table_outer", "table_inner", "table_anti", "pick_outer", "pick_inner"]
+"""Of a join in interval_matches.py."""
+JoinType = Literal["full_outer", "left_semi"] | MatchType
 WINDOW = 2
 DELAY = 1
 FAR = 1_000
@@ -56,49 +60,56 @@ def letter_id(row: Row) -> str:
 class State:
     """Rows in the state of one slot, and the places of rows that have matched."""
 
+    read_order: ClassVar[tuple[int, int]] = (0, 1)
+    """The sides, as a task reads them."""
+
     join_type: JoinType
     rows: list[Row] = field(default_factory=list)
     matched: set[str] = field(default_factory=set)
+    computed: set[str] = field(default_factory=set)
+    """Ids of all rows that the batches up to here have emitted, whether they were written or
+    skipped."""
 
-    def copy(self) -> "State":
-        return replace(self, rows=list(self.rows), matched=set(self.matched))
+    def copy(self) -> Self:
+        return replace(
+            self, rows=list(self.rows), matched=set(self.matched), computed=set(self.computed)
+        )
 
-    def take(self, row: Row, late_watermark: int, delivered: Set[str] = frozenset()) -> list[str]:
-        """Ids of the records that a new row emits. `delivered`: those of the interval that is
-        repeated: a row that was late there is late, one that was unmatched there has expired."""
+    def take(
+        self, row: Row, late_watermark: int, delivered: Set[str] = frozenset()
+    ) -> list[OutputRow]:
+        """The rows that a new row emits. `delivered`: ids of the interval that is repeated: a row
+        that was late there is late, one that was unmatched there has expired."""
         if row.is_bad or row.is_late(late_watermark) or letter_id(row) in delivered:
-            return [letter_id(row)]
+            return [OutputRow(letter_id(row))]
         if self._was_unmatched(row, delivered):
-            return [unmatched_id(row)]
+            return []
         partners = [other for other in self.rows if other.side != row.side and row.matches(other)]
         self.rows.append(row)
         emitted = []
         for other in partners:
             left, right = (row, other) if row.side == "left" else (other, row)
             if self.join_type == "full_outer":
-                emitted.append(result_id(left, right))
+                emitted.append(OutputRow(result_id(left, right)))
             elif left.place not in self.matched:
-                emitted.append(result_id(left, None))
+                emitted.append(OutputRow(result_id(left, None)))
             self.matched |= {left.place, right.place}
         return emitted
 
-    def drop(self, delivered: Set[str]) -> list[str]:
-        """Remove the rows that were unmatched in the interval that is repeated. Returns their
-        ids."""
-        gone = [row for row in self.rows if self._was_unmatched(row, delivered)]
-        self.rows = [row for row in self.rows if row not in gone]
-        return [unmatched_id(row) for row in gone]
+    def drop(self, delivered: Set[str]) -> None:
+        """Remove the rows that were unmatched in the interval that is repeated."""
+        self.rows = [row for row in self.rows if not self._was_unmatched(row, delivered)]
 
     def _was_unmatched(self, row: Row, delivered: Set[str]) -> bool:
         return self.join_type == "full_outer" and unmatched_id(row) in delivered
 
-    def evict(self, watermark: int, count: int) -> list[str]:
-        """Remove up to `count` expired rows. Returns the ids of the unmatched rows."""
+    def evict(self, watermark: int, count: int) -> list[OutputRow]:
+        """Remove up to `count` expired rows. Returns the unmatched rows."""
         expired = [row for row in self.rows if row.has_expired(watermark)][:count]
         self.rows = [row for row in self.rows if row not in expired]
         if self.join_type == "left_semi":
             return []
-        return [unmatched_id(row) for row in expired if row.place not in self.matched]
+        return [OutputRow(unmatched_id(row)) for row in expired if row.place not in self.matched]
 
 
 def unmatched_id(row: Row) -> str:

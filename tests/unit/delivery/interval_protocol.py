@@ -21,9 +21,8 @@ A producer is kept from batch to batch while the outcome of each of its transact
 Otherwise the slot is opened again: the writer fences all other producers, then reads what they have
 delivered.
 
-The driver of intervals has two duties: see job/query/driver.py.
-
-A change of the join must know the parts (job/delivery/delivered.py).
+The driver of intervals has two duties: see job/query/driver.py. A change of the join must know the
+parts (job/delivery/delivered.py).
 
 Pure: no Kafka, no clock. The job runs DeliveredParts.java and the writer in job/writer/. Tests
 compare both with this module, and explore it on a modelled broker and a modelled Spark.
@@ -78,6 +77,14 @@ class Batch:
     @property
     def marker(self) -> Marker:
         return Marker(self.batch_id, self.fingerprint, self.query_id)
+
+
+@dataclass(frozen=True)
+class OutputRow:
+    """A result or a dead letter. A repetition may find another match, and so another content."""
+
+    id: str
+    content: str = ""
 
 
 @dataclass(frozen=True)
@@ -265,7 +272,7 @@ class Step(StrEnum):
     """Create a producer and fence all others of the slot: each of their transactions is then
     committed or aborted."""
     TAKE_ROWS = auto()
-    """Return the ids of the next rows, and whether they are the last ones of the batch. In an
+    """Return the next OutputRows, and whether they are the last ones of the batch. In an
     interval: wait for rows until the commit interval is over."""
     BEGIN = auto()
     COMMIT = auto()
@@ -284,13 +291,13 @@ class BeginRows:
 
     delivered: frozenset[str]
     """Ids that the interrupted interval has delivered, which the run repeats. The join repeats what
-    they show, although the watermark is that with which the interval began: a row that was late is
-    late, and a row that was unmatched has expired."""
+    they show, although its watermark is that of the begin, and it may find other matches: a row
+    that was late is late, and a row with a result that names no match has no other result."""
 
 
 @dataclass(frozen=True)
 class WriteRows:
-    ids: tuple[str, ...]
+    rows: tuple[OutputRow, ...]
 
 
 @dataclass(frozen=True)
@@ -355,8 +362,8 @@ def _write_micro_batch(batch: Batch, known: Opened) -> Generator[AnyStep, Any, b
     yield Step.BEGIN
     is_last = False
     while not is_last:
-        ids, is_last = yield Step.TAKE_ROWS
-        yield WriteRows(_new(ids, known))
+        rows, is_last = yield Step.TAKE_ROWS
+        yield WriteRows(_new(rows, known))
     yield WriteMarker(batch.marker)
     was_sent_twice: bool = yield Step.COMMIT
     return was_sent_twice
@@ -366,15 +373,16 @@ def _write_interval(batch: Batch, known: Opened) -> Generator[AnyStep, Any, bool
     number, was_sent_twice, is_last = known.next_part, False, False
     while not is_last:
         taken, is_last = yield Step.TAKE_ROWS
-        ids = _new(taken, known)
-        if not ids and not is_last:
+        rows = _new(taken, known)
+        if not rows and not is_last:
             continue
         if was_sent_twice:
             raise UnavailableError("a connection to the broker was closed during a commit")
         yield Step.BEGIN
-        if ids:
-            yield WriteRows(ids)
-            yield WritePart(Part(batch.query_id, batch.batch_id, number, frozenset(ids)))
+        if rows:
+            yield WriteRows(rows)
+            ids = frozenset(map(_recorded, rows))
+            yield WritePart(Part(batch.query_id, batch.batch_id, number, ids))
             number += 1
         if is_last:
             yield WriteMarker(batch.marker)
@@ -382,6 +390,11 @@ def _write_interval(batch: Batch, known: Opened) -> Generator[AnyStep, Any, bool
     return was_sent_twice
 
 
-def _new(ids: Sequence[str], known: Opened) -> tuple[str, ...]:
+def _new(rows: Sequence[OutputRow], known: Opened) -> tuple[OutputRow, ...]:
     """Rows that are not delivered yet."""
-    return tuple(row_id for row_id in ids if row_id not in known.ids)
+    return tuple(row for row in rows if _recorded(row) not in known.ids)
+
+
+def _recorded(row: OutputRow) -> str:
+    """What a part contains of a row: not its content, which a repetition may change."""
+    return row.id

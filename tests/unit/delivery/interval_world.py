@@ -20,6 +20,7 @@ from tests.unit.delivery.broker_model import Broker, Log
 from tests.unit.delivery.interval_checkpoint import Checkpoint
 from tests.unit.delivery.interval_driver import SLOTS, Driver
 from tests.unit.delivery.interval_join import FAR, SIDES, JoinType, Row, expected
+from tests.unit.delivery.interval_matches import MATCH_TYPES, wrong_outcomes
 from tests.unit.delivery.interval_protocol import DisagreementError, Part
 from tests.unit.delivery.schedules import QUERY, Schedule, ViolationError
 
@@ -143,12 +144,26 @@ class World:
             if lost := [row for row in rows if row.event_time < FAR and row.place not in shown]:
                 raise ViolationError(f"lost: {lost}")
             return
+        if self.join_type in MATCH_TYPES:
+            self._check_outcomes(out)
+            return
         wanted = expected(rows, letters, early & out.keys(), self.join_type)
         if wanted != out:
             raise ViolationError(f"missing: {wanted - out}, too many: {out - wanted}")
 
+    def _check_outcomes(self, out: Counter[str]) -> None:
+        last = self.checkpoint.last
+        computed = [self.checkpoint.states[last, slot].computed for slot in range(SLOTS)]
+        in_parts = [part.ids for part in self.parts]
+        lefts, _ = self.topics
+        if wrong := wrong_outcomes(
+            out.elements(), set().union(*computed), set().union(*in_parts), lefts, self.join_type
+        ):
+            raise ViolationError(wrong)
+
     def results(self) -> Counter[str]:
-        return Counter(row_id for log in self.output for row_id in log.committed())
+        """Ids of all visible results and dead letters."""
+        return Counter(row.id for log in self.output for row in log.committed())
 
     def turn(self) -> None:
         match choice := self.schedule.choose():

@@ -19,6 +19,7 @@ from tests.unit.delivery.interval_protocol import (
     Batch,
     DisagreementError,
     Opening,
+    OutputRow,
     Part,
     Slot,
     Step,
@@ -66,9 +67,9 @@ class Task:
     def begin(self, _: frozenset[str]) -> None:
         """A micro-batch repeats no interval."""
 
-    def take_rows(self, *_: object) -> tuple[str, ...]:
+    def take_rows(self, *_: object) -> tuple[OutputRow, ...]:
         self.is_over = True
-        return self.rows
+        return tuple(map(OutputRow, self.rows))
 
 
 class World:
@@ -158,7 +159,7 @@ class World:
         raise ViolationError("nothing is in the way, and it does not come to an end")
 
     def results(self, partition: int) -> list[str]:
-        return self.output[partition].committed()
+        return [row.id for row in self.output[partition].committed()]
 
 
 class Driver:

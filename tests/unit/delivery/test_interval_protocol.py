@@ -14,6 +14,7 @@ from tests.unit.delivery.interval_bugs import (
     DRIVER_BUGS,
     FENCE_BUGS,
     LOOP_BUGS,
+    MATCH_BUGS,
     PROTOCOL_BUGS,
     READ_TO_THE_LAST_STABLE_OFFSET,
     mutant,
@@ -22,6 +23,7 @@ from tests.unit.delivery.interval_bugs import (
     violation,
     violation_behind_hidden_records,
     violation_of_a_late_task,
+    violation_of_matches,
     world,
 )
 from tests.unit.delivery.interval_driver import SLOTS
@@ -77,6 +79,16 @@ def test_bug_in_the_protocol_is_seen(bug: str) -> None:
 def test_bug_in_the_driver_is_seen(bug: str) -> None:
     first = LOOP_BUGS[bug] if bug in LOOP_BUGS else DRIVER_BUGS[bug][2]
     assert shown(bug, iter(range(first, first + SCHEDULES_FOR_A_BUG))) is not None
+
+
+def test_left_row_has_one_outcome_whatever_match_its_repetition_finds() -> None:
+    wrong = {n: text for n in range(SCHEDULES // 2) if (text := violation_of_matches(n))}
+    assert {} == wrong
+
+
+@pytest.mark.parametrize("bug", MATCH_BUGS)
+def test_bug_in_a_join_with_one_result_for_each_left_row_is_seen(bug: str) -> None:
+    assert any(violation_of_matches(number, bug) for number in range(SCHEDULES_FOR_A_BUG))
 
 
 def test_task_that_opens_its_slot_after_the_fence_writes_nothing() -> None:

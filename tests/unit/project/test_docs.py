@@ -22,7 +22,13 @@ from job.spec.reference import field_tables, with_tables
 from job.spec.spec import spec_from_yaml
 from service.settings import ServiceSettings
 from tests.sql_worker import SQL
-from tests.unit.delivery.interval_bugs import DRIVER_BUGS, FENCE_BUGS, LOOP_BUGS, PROTOCOL_BUGS
+from tests.unit.delivery.interval_bugs import (
+    DRIVER_BUGS,
+    FENCE_BUGS,
+    LOOP_BUGS,
+    MATCH_BUGS,
+    PROTOCOL_BUGS,
+)
 from tests.unit.join.test_kept_states import KEPT_BUGS
 from tests.unit.service.metrics.scrape import NAMES
 
@@ -243,6 +249,7 @@ def test_each_bug_that_a_test_plants_is_in_the_table() -> None:
         *PROTOCOL_BUGS,
         *FENCE_BUGS,
         *LOOP_BUGS,
+        *MATCH_BUGS,
         *DRIVER_BUGS,
         *KEPT_BUGS,
     } - {*listed}
