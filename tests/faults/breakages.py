@@ -203,10 +203,8 @@ class Breaker:
         return "about 100 records aborted"
 
     def add_partitions(self) -> str:
-        harness, topic = (
-            self.harness,
-            self.harness.topic(self.rng.choice(("left", "right", "out"))),
-        )
+        harness = self.harness
+        topic = harness.topic(self.rng.choice(harness.growing))
         count = len(harness.ends(topic)) + 1
         if count > PARTITIONS_MAX:
             return self.abort_upstream()

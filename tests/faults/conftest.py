@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from deploy.local.kafka import EmbeddedKafka
-from tests.faults.harness import proxied_kafka
+from tests.faults.proxied_kafka import proxied_kafka
 from tests.faults.proxy import Counts, Proxy
 from tests.integration.jvms import jvm  # noqa: F401
 

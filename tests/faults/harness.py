@@ -5,7 +5,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,10 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from deploy.local.kafka import EmbeddedKafka
-from deploy.local.ports import free_ports
 from job.protocol.reports import StateCount
 from job.protocol.status import JobStatus
 from job.spec.engine import Engine
 from job.spec.join_conditions import JoinOperator
-from tests.brokers import BROKER_OPTIONS
 from tests.faults.commit_topic import marker_problems, missing_markers, part_problems
 from tests.faults.faulty_job import FaultyJob
 from tests.faults.join_spec import INTERVAL_SECONDS, join_spec
@@ -52,8 +50,6 @@ WATERMARK_RECORD_MS = 3 * 3_600_000
 ROUND_MS = 4 * 3_600_000
 # Event times of a round are in the half hour after its beginning.
 ROWS_MS = 1_800_000
-# Below the ephemeral ports of Linux, and different from EmbeddedKafka's own.
-PORTS = range(15_000, 20_000)
 _LEADERLESS = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -79,6 +75,11 @@ POISON: Mapping[str, Any] = {
 
 class Harness:
     """Topics, spec and load of one join; `job` runs it, and may be replaced."""
+
+    send_order: Sequence[str] = SIDES
+    """The sides, in the order in which records are sent to them."""
+    growing: Sequence[str] = (*SIDES, "out")
+    """The topics that may get more partitions."""
 
     def __init__(
         self,
@@ -118,10 +119,12 @@ class Harness:
         """Another job on the same spec, in another folder. `environment`: None: that of the
         harness."""
         folder.mkdir(parents=True, exist_ok=True)
-        names = (self.name, self._servers, self.checkpoint)
-        spec = join_spec(*names, self.engine, self._interval_seconds, self._operator)
         more = self._environment if environment is None else environment
-        return FaultyJob(spec, folder, more, self._jvm)
+        return FaultyJob(self._spec(), folder, more, self._jvm)
+
+    def _spec(self) -> str:
+        names = (self.name, self._servers, self.checkpoint)
+        return join_spec(*names, self.engine, self._interval_seconds, self._operator)
 
     def topic(self, part: str) -> str:
         return f"{self.name}.{part}"
@@ -162,7 +165,7 @@ class Harness:
 
     def pair(self, k: str) -> None:
         """A left and a right row that match."""
-        for side in SIDES:
+        for side in self.send_order:
             self.send_row(side, k)
 
     def send_row(self, side: str, k: str) -> None:
@@ -191,6 +194,7 @@ class Harness:
                         self.topic(side),
                         record.payload,
                         key=record.key,
+                        headers=dict(record.headers or {}),
                         on_delivery=lambda error, _: failed.append(error) if error else None,
                     )
                     break
@@ -238,7 +242,7 @@ class Harness:
     def settle(self) -> JobStatus:
         """Send a watermark record to each side, and wait until all results that it decides are
         emitted."""
-        for side in SIDES:
+        for side in self.send_order:
             k = f"watermark-{self._round}-{side}"
             self.send(side, [self._record(k, self._base + WATERMARK_RECORD_MS)])
         watermark = self._base + WATERMARK_RECORD_MS - DELAY_MS
@@ -259,7 +263,7 @@ class Harness:
         """Check all results so far; `status` as returned by `settle`. Raises the problems."""
         read = {side: self.records(self.topic(side)) for side in SIDES}
         commits, output = (self.records(self.topic(part)) for part in ("commits", "out"))
-        result = check_results(read["left"], read["right"], output)
+        result = self._check_results(read["left"], read["right"], output)
         assert status.last_batch is not None
         ended = status.last_batch.batch_id
         problems = [
@@ -267,14 +271,24 @@ class Harness:
             *marker_problems(commits, STATE_PARTITIONS),
             *missing_markers(commits, STATE_PARTITIONS, ended),
             *part_problems(commits, output),
-            *self._other_problems(status),
+            *self._other_problems(status, self._rows_in_state(read["right"])),
         ]
         if len(read["left"]) != self._sent["left"] or len(read["right"]) != self._sent["right"]:
             problems.append(f"sent {self._sent}, in Kafka {[len(rows) for rows in read.values()]}")
         assert [] == problems, "\n".join(problems)
         return result
 
-    def _other_problems(self, status: JobStatus) -> Iterator[str]:
+    def _check_results(
+        self, left: Sequence[Record], right: Sequence[Record], output: Sequence[Record]
+    ) -> CheckResult:
+        return check_results(left, right, output)
+
+    def _rows_in_state(self, right: Sequence[Record]) -> int:  # noqa: ARG002  # of a table
+        """Number of rows that the last watermark records leave: they themselves. `right`: all
+        records of the side."""
+        return len(SIDES)
+
+    def _other_problems(self, status: JobStatus, rows_in_state: int) -> Iterator[str]:
         log = self.checkpoint / "query" / "offsets"
         entries = {int(p.name): p.read_text() for p in log.iterdir() if p.name.isdecimal()}
         yield from offset_log_problems(entries)
@@ -282,9 +296,9 @@ class Harness:
         if status.state != "RUNNING":
             yield f"the job is {status.state}"
         # None: not counted since the last start.
-        for rows in (status.last_batch.state_rows or len(SIDES), self._counted_rows()):
-            if rows != len(SIDES):
-                yield f"{rows} rows in state where the last watermark records leave 2"
+        for rows in (status.last_batch.state_rows or rows_in_state, self._counted_rows()):
+            if rows != rows_in_state:
+                yield f"{rows} rows in state where the last watermark records leave {rows_in_state}"
         behind = status.last_batch.left.offsets_behind_latest
         if behind and sum(behind.values()):
             yield f"it reports a lag of {behind}, but all records are read"
@@ -375,25 +389,3 @@ class Harness:
         if not hasattr(self, "_admin"):
             self._admin = AdminClient(self._client)
         return self._admin
-
-
-@contextmanager
-def proxied_kafka(folder: Path, **settings: Any) -> Iterator[tuple[EmbeddedKafka, Proxy]]:
-    """A broker with a second listener whose clients connect through the proxy.
-
-    It aborts transactions that are too old 10 s after its start at the earliest, Kafka's default.
-    In its first moments Kafka 4.3.1 would write no end of a transaction (docs/delivery.md).
-    """
-    port, proxy_port = free_ports(PORTS, 2)
-    listeners = f"CLIENTS://127.0.0.1:{port},PROXIED://127.0.0.1:{proxy_port}"
-    broker = EmbeddedKafka(
-        folder,
-        port=port,
-        jvm_options=BROKER_OPTIONS,
-        listeners={"PROXIED": "PLAINTEXT"},
-        settings={"advertised.listeners": listeners, **settings},
-    )
-    with Proxy(proxy_port) as proxy:
-        proxy.upstream = broker.servers_of("PROXIED")
-        with broker:
-            yield broker, proxy

@@ -1,5 +1,5 @@
-"""The spec of the join that the fault tests break: a full outer join, in micro-batches with either
-operator or in real time."""
+"""The specs of the joins that the fault tests break: a full outer join, in micro-batches with
+either operator or in real time, and a left outer join with a table, with either engine."""
 
 from pathlib import Path
 
@@ -14,9 +14,8 @@ name: {name}
 kafka: {{bootstrap_servers: "{servers}"}}
 left: {{topic: {name}.left, schema: "k STRING, t TIMESTAMP, n BIGINT", key: [k], event_time: t,
   watermark_delay: 1 hour}}
-right: {{topic: {name}.right, schema: "k STRING, t TIMESTAMP, n BIGINT", key: [k], event_time: t,
-  watermark_delay: 1 hour}}
-join: {{type: full_outer, match_window: {{before: 1 minute, after: 5 minutes}}{operator}}}
+right: {{topic: {name}.right, schema: "k STRING, t TIMESTAMP, n BIGINT", {right}}}
+join: {{{join}}}
 output:
   topic: {name}.out
   key: k
@@ -37,9 +36,34 @@ def join_spec(
 ) -> str:
     """`operator`: of micro-batches."""
     chosen = "" if engine is Engine.REAL_TIME else f", operator: {operator}"
-    lines = f"engine: {engine}"
-    if engine is Engine.REAL_TIME:
-        lines += f"\nreal_time: {{checkpoint_interval: {interval_seconds} seconds}}"
     return _SPEC.format(
-        name=name, servers=servers, checkpoint=checkpoint, operator=chosen, engine=lines
+        name=name,
+        servers=servers,
+        right="key: [k], event_time: t, watermark_delay: 1 hour",
+        join="type: full_outer, match_window: {before: 1 minute, after: 5 minutes}" + chosen,
+        checkpoint=checkpoint,
+        engine=_engine(engine, interval_seconds),
     )
+
+
+def table_spec(
+    name: str,
+    servers: str,
+    checkpoint: Path,
+    engine: Engine,
+    interval_seconds: int = INTERVAL_SECONDS,
+) -> str:
+    return _SPEC.format(
+        name=name,
+        servers=servers,
+        right="key: [record_key], table: latest",
+        join="type: left_outer",
+        checkpoint=checkpoint,
+        engine=_engine(engine, interval_seconds),
+    )
+
+
+def _engine(engine: Engine, interval_seconds: int) -> str:
+    if engine is not Engine.REAL_TIME:
+        return f"engine: {engine}"
+    return f"engine: {engine}\nreal_time: {{checkpoint_interval: {interval_seconds} seconds}}"

@@ -3,6 +3,7 @@
     make soak MINUTES=20            prints its seed
     make soak MINUTES=20 SEED=7     the same faults in the same order, with the same pauses
     make soak ENGINE=real_time      with the real-time engine
+    make soak TABLE=1               the right side is a table
 
 The load meanwhile depends on the speed of the machine; the oracle reads the records in Kafka.
 """
@@ -24,9 +25,11 @@ from deploy.local.kafka import EmbeddedKafka
 from job.spec.engine import Engine
 from job.spec.join_conditions import JoinOperator
 from tests.faults.breakages import Breaker
-from tests.faults.harness import POISON, Harness, proxied_kafka
+from tests.faults.harness import POISON, Harness
 from tests.faults.oracle import CheckResult
+from tests.faults.proxied_kafka import proxied_kafka
 from tests.faults.proxy import Proxy
+from tests.faults.table_harness import TableHarness
 
 # Short, because a lost commit is never answered.
 ENVIRONMENT = {"STREAMJOIN_TEST_COMMIT_SECONDS": "5"}
@@ -68,6 +71,7 @@ def soak(
     *,
     engine: Engine = Engine.MICRO_BATCH,
     operator: JoinOperator = JoinOperator.SPARK,
+    has_table: bool = False,
     seed: int,
     seconds: float,
     log: Callable[[str], None],
@@ -75,7 +79,7 @@ def soak(
     """Run for this many seconds after the first result, with one fault at least. Raises
     AssertionError at the first problem; `log` receives a line for each fault."""
     rng, history = random.Random(seed), Soak(seed)
-    harness = Harness(
+    harness = (TableHarness if has_table else Harness)(
         *(kafka, f"soak{seed}", folder),
         engine=engine,
         operator=operator,
@@ -152,6 +156,7 @@ def main() -> int:
     parser.add_argument(
         "--operator", type=JoinOperator, choices=list(JoinOperator), default=JoinOperator.SPARK
     )
+    parser.add_argument("--table", action="store_true", help="the right side is a table")
     arguments = parser.parse_args()
     seed = random.randrange(SEEDS) if arguments.seed is None else arguments.seed
     print(f"SEED={seed}", flush=True)
@@ -164,6 +169,7 @@ def main() -> int:
                 folder,
                 engine=arguments.engine,
                 operator=arguments.operator,
+                has_table=arguments.table,
                 seed=seed,
                 seconds=60 * arguments.minutes,
                 log=lambda line: print(line, flush=True),

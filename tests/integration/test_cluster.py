@@ -11,7 +11,7 @@ from deploy.local.kafka import EmbeddedKafka
 from job.protocol.status import Phase
 from job.query.pacing import RECORDS_MIN
 from tests.faults.faulty_job import FaultyJob
-from tests.faults.harness import proxied_kafka
+from tests.faults.proxied_kafka import proxied_kafka
 from tests.faults.proxy import Api, Point, Proxy
 from tests.faults.slots import HELD_SECONDS
 from tests.integration.clusters import HOST, Cluster

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from deploy.local.kafka import EmbeddedKafka
-from tests.faults.harness import proxied_kafka
+from tests.faults.proxied_kafka import proxied_kafka
 from tests.faults.proxy import Api, Point, Proxy
 from tests.polling import wait_until
 from tests.semantics.planted_java import Plant, compile_plants, use_plant

@@ -17,7 +17,7 @@ from job.delivery.producers import is_lasting, with_remedy
 from job.kafka.clients import admin
 from job.spark.failures import cause_of_class, failure_of
 from job.writer.transactions import Delivered
-from tests.faults.harness import proxied_kafka
+from tests.faults.proxied_kafka import proxied_kafka
 from tests.faults.proxy import Api, Point, Proxy
 from tests.semantics.planted_java import Plant, compile_plants, use_plant
 from tests.semantics.transaction_writes import (
