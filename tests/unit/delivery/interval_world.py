@@ -153,12 +153,11 @@ class World:
 
     def _check_outcomes(self, out: Counter[str]) -> None:
         last = self.checkpoint.last
-        computed = [self.checkpoint.states[last, slot].computed for slot in range(SLOTS)]
-        in_parts = [part.ids for part in self.parts]
+        states = [self.checkpoint.states[last, slot] for slot in range(SLOTS)]
+        computed = {row_id for state in states for row_id in state.computed}
+        in_parts = {row_id for part in self.parts for row_id in part.ids}
         lefts, _ = self.topics
-        if wrong := wrong_outcomes(
-            out.elements(), set().union(*computed), set().union(*in_parts), lefts, self.join_type
-        ):
+        if wrong := wrong_outcomes(out.elements(), computed, in_parts, lefts, self.join_type):
             raise ViolationError(wrong)
 
     def results(self) -> Counter[str]:
