@@ -60,26 +60,18 @@ class RecordedQuery:
         checkpoint = self._checkpoint
         if checkpoint is None or self.findings:
             return
-        problems = list(
-            _problems(
-                lambda: _compare_topics(checkpoint, plan, kafka),
-                lambda: _compare_offsets(checkpoint, plan, kafka),
-            )
-        )
+        problems = list(_problems(lambda: _compare_topics(checkpoint, plan, kafka)))
         yield from problems
         if self.frozen is not None and not problems:
             yield info(ABOUT, f"{checkpoint.folder.root} has the settings and topics of the spec")
 
 
 def _compare_topics(checkpoint: Checkpoint, plan: JoinPlan, kafka: KafkaAdmin) -> None:
-    replay = read_replay(checkpoint)
-    recorded = checkpoint.topic_ids or (replay.topic_ids if replay is not None else {})
-    identity = TopicIdentity(plan, read=lambda: checkpoint.offsets)
-    identity.begin(plan, kafka, recorded, create=lambda: None)
-
-
-def _compare_offsets(checkpoint: Checkpoint, plan: JoinPlan, kafka: KafkaAdmin) -> None:
+    """The offsets of a topic that was created again are not compared: they have no meaning."""
     replay, read = read_replay(checkpoint), checkpoint.offsets
+    recorded = checkpoint.topic_ids or (replay.topic_ids if replay is not None else {})
+    identity = TopicIdentity(plan, read=lambda: read)
+    identity.begin(plan, kafka, recorded, create=lambda: None)
     has_state = has_complete_state(read, replay)
     if replay is not None:
         read = read or replay.starts

@@ -327,11 +327,22 @@ def no_broker(access: "KafkaAccess", error: KafkaException | str) -> BrokerError
             "correct the host in kafka.bootstrap_servers, or add it to DNS or to /etc/hosts"
         )
     reason = error if isinstance(error, str) else describe_error(error)
+    if not isinstance(error, str) and _has_answered(error):
+        return BrokerError(
+            f"Kafka at {servers} refuses a request ({reason}): check that all its brokers are "
+            "running, and that the topics of the spec exist and were not created again"
+        )
     tls = "" if access.security else ". If it requires TLS or a login, set kafka.security"
     return BrokerError(
         f"no broker answers at {servers} ({reason}): check that it is running and "
         f"that kafka.bootstrap_servers is correct as seen from this machine{tls}"
     )
+
+
+def _has_answered(error: KafkaException) -> bool:
+    """Whether the error is of a broker's response: the codes of librdkafka itself are negative."""
+    code: int = error.args[0].code()
+    return code > 0 or code in {*NOT_READABLE, KafkaError._UNKNOWN_PARTITION}
 
 
 def unresolved_hosts(servers: str) -> list[str]:

@@ -115,9 +115,32 @@ def next_offsets(
 
 
 def find_gaps(plan: JoinPlan, kafka: KafkaAdmin, read: Offsets) -> list[Gap]:
+    """`plan`: with the partitions of the topics. Raises RetentionError if a topic does not have a
+    partition of `read`, or BrokerError if no broker answers."""
+    _check_partitions(plan, read)
     # Retention deletes records at any time, so the offsets are read for each check.
     with kafka.raising_broker_error() as client:
         return [gap for side in SIDES for gap in _gaps(client, plan, side, read[side])]
+
+
+def _check_partitions(plan: JoinPlan, read: Offsets) -> None:
+    """Kafka never removes partitions of a topic. Without topic ids, fewer partitions are the only
+    sign that it is another topic."""
+    lines = []
+    for side in SIDES:
+        topics, counts = plan.side(side).topics, plan.side(side).partition_counts
+        for number in sorted(read[side].keys() - set(plan.side(side).partition_numbers)):
+            name, partition = topics.place(number)
+            count = counts[topics.names.index(name)]
+            has = f"the topic has {count} partition{'s' * (count != 1)}"
+            lines.append(f"  {side}.topic {name} partition {partition}: {has}")
+    if lines:
+        found = "\n".join(lines)
+        raise RetentionError(
+            f"the checkpoint has offsets of partitions that do not exist:\n{found}\n"
+            "The topics were deleted and created again with fewer partitions, or a reset has named "
+            f"these partitions. To read the topics from the beginning: {reset_remedy()}"
+        )
 
 
 def _gaps(

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from job.kafka.clients import LATEST, answer, list_offsets, produce
+from job.kafka.clients import LATEST, answer, list_offsets, no_broker, produce
+from job.kafka.security import KafkaAccess
 
 
 def test_request_without_an_answer_is_a_timeout_of_kafka() -> None:
@@ -26,6 +27,22 @@ def test_answer_of_a_broker_is_returned_or_raised() -> None:
     refused.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
     with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
         answer(refused)
+
+
+@pytest.mark.parametrize(
+    ("code", "answers"),
+    [
+        (KafkaError._UNKNOWN_PARTITION, True),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, True),
+        (KafkaError._TIMED_OUT, False),
+        (KafkaError._ALL_BROKERS_DOWN, False),
+    ],
+)
+def test_broker_that_has_answered_is_not_reported_as_missing(code: int, *, answers: bool) -> None:
+    error = no_broker(KafkaAccess("127.0.0.1:9092"), KafkaException(KafkaError(code, "reason")))
+
+    begin = "Kafka at {} refuses a request" if answers else "no broker answers at {}"
+    assert str(error).startswith(f"{begin.format('127.0.0.1:9092')} (reason): check that")
 
 
 class NewClient:

@@ -7,7 +7,8 @@ import pytest
 
 from job.errors import RetentionError
 from job.kafka import retention
-from job.kafka.retention import Gap, check_retention
+from job.kafka.retention import Gap, check_retention, find_gaps
+from tests.unit.specs import plan
 
 LOST = Gap("left", "a", 1, 5, 9, 30)
 TRUNCATED = Gap("right", "b", 0, 6, 0, 3)
@@ -43,3 +44,19 @@ def test_each_way_to_continue_is_named(
     assert ("b partition 0: was read up to offset 6, and now ends at 3" in message) == (
         TRUNCATED in gaps
     )
+
+
+def test_partitions_that_a_topic_no_longer_has_are_named_before_a_broker_is_asked() -> None:
+    made = plan(left__topic=None, left__topics=["a", "b"])
+    made = made.reading({"left": (2, 1), "right": (1,)})
+    read = {"left": {0: 5, 1: 7, 1024: 3, 1025: 4}, "right": {0: 1, 1: 1}}
+    with pytest.raises(RetentionError) as refusal:
+        find_gaps(made, KAFKA, read)
+
+    for text in (
+        "  left.topic b partition 1: the topic has 1 partition\n",
+        "  right.topic clicks partition 1: the topic has 1 partition\n",
+        "were deleted and created again with fewer partitions",
+        "`streamjoin reset SPEC --start earliest`",
+    ):
+        assert text in str(refusal.value)
