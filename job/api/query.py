@@ -27,7 +27,7 @@ class BatchView(View):
     started_at: datetime
     """Start of the batch."""
     duration_seconds: float
-    """Duration of the batch."""
+    """Duration of the batch, without a pause of the query."""
     phase_seconds: dict[str, float]
     """Duration of each phase; trigger_execution is the whole batch."""
     input_records: int

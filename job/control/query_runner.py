@@ -280,6 +280,7 @@ class QueryRunner:
                 pause.prevent_next_batch()
                 return False
             self._resources.store_desired_state(QueryState.RUNNING)
+            self._stats.on_resume(paused_at=self._machine.since)
             self._machine.become(QueryState.RUNNING)
         return True
 

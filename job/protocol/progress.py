@@ -15,6 +15,9 @@ from job.protocol.reasons import REASONS
 from job.spec.sides import Side
 from job.spec.source_topics import ONE_TOPIC_EACH, SourceTopics
 
+WHOLE_BATCH = "trigger_execution"
+"""Name of the phase that contains all others."""
+
 
 class _Value(BaseModel):
     model_config = ConfigDict(frozen=True)
@@ -158,6 +161,31 @@ class BatchProgress(_Value):
     @property
     def ended_at(self) -> datetime:
         return self.started_at + timedelta(seconds=self.duration_seconds)
+
+    def with_latest_offsets(self, latest: Mapping[Side, Mapping[int, int]]) -> Self:
+        """`latest` may contain one side only; the other side keeps its offsets."""
+        update: dict[str, Any] = {
+            side: getattr(self, side).model_copy(update={"latest_offsets": dict(offsets)})
+            for side, offsets in latest.items()
+        }
+        return self.model_copy(update=update)
+
+    def without_pause(self, began_at: datetime, ended_at: datetime) -> Self:
+        """The batch without a pause of the query. Spark's duration contains the pause: the trigger
+        starts, and waits for the lock of the pause before it plans the batch."""
+        paused = min(ended_at, self.ended_at) - max(began_at, self.started_at)
+        if paused <= timedelta(0):
+            return self
+        phases = dict(self.phase_seconds)
+        if WHOLE_BATCH in phases:
+            phases[WHOLE_BATCH] = max(0.0, phases[WHOLE_BATCH] - paused.total_seconds())
+        return self.model_copy(
+            update={
+                "started_at": self.started_at + paused,
+                "duration_seconds": self.duration_seconds - paused.total_seconds(),
+                "phase_seconds": phases,
+            }
+        )
 
 
 def batch_progress(

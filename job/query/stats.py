@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
 
@@ -70,6 +70,7 @@ class QueryStats:
         self._latency: tuple[list[BatchProgress], LatencyReport | None] = [], None
         self._failures: deque[Failure] = deque(maxlen=FAILURES_KEPT)
         self._next_batch_id: int | None = None
+        self._last_pause: tuple[datetime, datetime] | None = None
         self._last_progress_at: datetime | None = None
         self._offsets: Offsets | None = None
         self._delivered: Counter[int] = Counter()
@@ -107,7 +108,9 @@ class QueryStats:
             if batch.batch_id in self._delivered:
                 rows = self._delivered.pop(batch.batch_id)
                 batch = batch.model_copy(update={"output_records": rows})
-            batch = _with_latest_offsets(batch, self._latest_offsets.pop(batch.batch_id, {}))
+            batch = batch.with_latest_offsets(self._latest_offsets.pop(batch.batch_id, {}))
+            if self._last_pause is not None:
+                batch = batch.without_pause(*self._last_pause)
             batch = self._with_counted_rows(batch)
             batch = batch.model_copy(update={"is_replay": batch.batch_id in self._replays})
             self._replays.discard(batch.batch_id)
@@ -163,6 +166,10 @@ class QueryStats:
         """Spark reports that there was no new data."""
         with self._lock:
             self._progressed()
+
+    def on_resume(self, paused_at: datetime) -> None:
+        """Called before Spark can plan the next batch."""
+        self._last_pause = paused_at, datetime.now(UTC)
 
     def on_reset(self) -> None:
         """Forget offsets, event times and batches of the old checkpoint."""
@@ -389,12 +396,3 @@ class _Counted:
     state_rows: int = 0
     heap: Mapping[Side, HeapUse] = field(default_factory=lambda: dict.fromkeys(SIDES, HeapUse()))
     table: TableCounts = field(default_factory=TableCounts)
-
-
-def _with_latest_offsets(batch: BatchProgress, latest: Offsets) -> BatchProgress:
-    """`latest` may contain one side only; the other side keeps its offsets."""
-    update: dict[str, Any] = {
-        side: getattr(batch, side).model_copy(update={"latest_offsets": dict(offsets)})
-        for side, offsets in latest.items()
-    }
-    return batch.model_copy(update=update)

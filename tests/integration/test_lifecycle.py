@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from signal import SIGINT, SIGTERM
 from zlib import crc32
@@ -187,10 +188,14 @@ def test_pause_during_a_batch_completes_the_batch(
         wait_until(
             lambda: counted() == pairs.result_count(), START_SECONDS, "the batch has been reported"
         )
+        pairs.produce([MANY])
+        resumed_at = datetime.now(UTC)
         job.ask("resume")
-        read_all(job, MANY)
+        last = read_all(job, MANY + 1).last_batch
+        assert last is not None
+        assert resumed_at <= last.started_at, "the pause is part of the batch"
         assert 0 == job.terminate()
-    assert list(range(MANY)) == pairs.numbers()
+    assert list(range(MANY + 1)) == pairs.numbers()
 
 
 def test_killed_job_loses_nothing_and_repeated_results_have_the_same_id(

@@ -4,11 +4,14 @@ import json
 from collections import deque
 from datetime import timedelta
 from threading import Thread
+from types import SimpleNamespace
+
+import pytest
 
 from job.errors import BrokerError
 from job.event_time.partitions import Offsets, Partition, PartitionRead, Partitions, Reads
 from job.protocol.latency import LATENCY_WINDOW
-from job.protocol.progress import BatchProgress, HeapUse, TableCounts
+from job.protocol.progress import BatchProgress, HeapUse, TableCounts, batch_progress
 from job.protocol.totals import LiveFigures
 from job.query.stats import BATCHES_KEPT, FAILURES_KEPT, QueryStats
 from job.spec.source_topics import ONE_TOPIC_EACH
@@ -60,6 +63,25 @@ def test_results_and_dead_letters_that_are_kept_back_are_counted_apart() -> None
     stats.batch(recorded(batchId=8, observedMetrics={**letters, "kept_back": {"results": 3}}))
     assert 8 == stats.totals.kept_back_results
     assert 2 == sum(stats.totals.dead_letters["left"].values())
+
+
+def test_pause_is_not_part_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark has started the trigger in the pause, and planned the batch after it."""
+    stats, whole = QueryStats(), batch_progress(recorded())
+    clock = SimpleNamespace(now=lambda _: whole.started_at + timedelta(seconds=0.2))
+    monkeypatch.setattr("job.query.stats.datetime", clock)
+
+    stats.on_resume(paused_at=whole.started_at - timedelta(minutes=1))
+    stats.batch(recorded())
+    stats.batch(recorded(timestamp=(whole.started_at + timedelta(minutes=1)).isoformat()))
+
+    first, second = stats.batches
+    assert whole.ended_at == first.ended_at
+    assert (0.147, 0.347) == (pytest.approx(first.duration_seconds), second.duration_seconds)
+    phases = whole.phase_seconds
+    shorter = pytest.approx(phases["trigger_execution"] - 0.2)
+    assert {**phases, "trigger_execution": shorter} == first.phase_seconds
+    assert 0.147 + 0.347 == pytest.approx(stats.totals.batch_seconds)
 
 
 def test_batch_of_a_replay_has_no_latency_and_the_next_one_has() -> None:
