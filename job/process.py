@@ -58,7 +58,7 @@ def serve(
     jvm = first = Jvm(settings, driver_options(spec.engine, spec.kafka.security), redaction)
     try:
         query = PlannedSpec(written, plan_with(spec, SqlQuestions(first.ask)))
-        commands = CommandLog()
+        commands = CommandLog.of(query.plan.checkpoint)
         spec_file = SpecFile(path, read, query, settings, redaction)
         while True:
             jvm = jvm or Jvm(settings, query.plan.driver_options, redaction)

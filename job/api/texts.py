@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from job.api.offsets import OffsetsView
 from job.api.query import BatchView, QueryView, SideView
 from job.protocol.latency import LATENCY_WINDOW
+from job.protocol.progress import WHOLE_BATCH
 from job.protocol.reports import CommandReport
 from job.protocol.status import Failure, QueryState
 from job.spec.durations import duration_text, rounded_text
@@ -15,17 +16,16 @@ from job.spec.sides import SIDES
 
 UNKNOWN = "-"
 _SENTENCE_END = re.compile(r"\n|(?<=\.) (?=[A-Z])")
-_WHOLE_BATCH = "trigger_execution"
-_PHASES_MAX = 4
+PHASES_MAX = 4
 """Phases of a batch in a line: the others take a few milliseconds."""
-_PHASE_WORDS = {
+PHASE_WORDS = {
     "add_batch": "read, join and deliver",
     "query_planning": "plan",
     "latest_offset": "request the ends",
     "wal_commit": "record the offsets",
     "commit_offsets": "commit",
 }
-"""Phases of a batch by their names in Spark."""
+"""Phases of a batch by their names in Spark. The page has the same."""
 
 
 def state_lines(query: QueryView, now: datetime) -> Iterator[str]:
@@ -33,8 +33,7 @@ def state_lines(query: QueryView, now: datetime) -> Iterator[str]:
     yield name_text(query)
     yield state_text(query, now)
     yield from event_lines(query)
-    # That of a failed query is its last failure.
-    if query.diagnosis and query.state is not QueryState.FAILED:
+    if query.diagnosis:
         yield query.diagnosis
     yield ""
     yield from aligned(
@@ -78,7 +77,9 @@ def event_lines(query: QueryView) -> Iterator[str]:
     failure = query.last_failure
     if failure is not None:
         over_at, at = _over_at(failure, query), clock(failure.at)
-        if over_at is None:
+        if over_at is None and failure.message in query.diagnosis:
+            yield f"last failure at {at}: {failure.code}"
+        elif over_at is None:
             yield f"last failure at {at}: {failure.message}"
         else:
             first = _SENTENCE_END.split(failure.message, maxsplit=1)[0].rstrip(".:")
@@ -124,6 +125,7 @@ def _dropped_rows(query: QueryView) -> Iterator[tuple[str, tuple[str, ...]]]:
         ("filtered", [side.filtered_records for side in sides]),
         ("null keys", [side.null_key_records for side in sides]),
         ("duplicates", [side.duplicate_rows for side in sides]),
+        ("skipped", [side.skipped_records for side in sides]),
     ):
         if any(counts):
             yield name, tuple(map(number, counts))
@@ -191,9 +193,9 @@ def _latency(query: QueryView) -> str:
 
 def _phases(batch: BatchView) -> str:
     """`read, join and deliver 0.25 s, plan 0.04 s`, the longest first."""
-    phases = {name: s for name, s in batch.phase_seconds.items() if name != _WHOLE_BATCH}
-    longest = sorted(phases, key=lambda name: -phases[name])[:_PHASES_MAX]
-    texts = (f"{_PHASE_WORDS.get(name, name)} {phases[name]:.2f} s" for name in longest)
+    phases = {name: s for name, s in batch.phase_seconds.items() if name != WHOLE_BATCH}
+    longest = sorted(phases, key=lambda name: -phases[name])[:PHASES_MAX]
+    texts = (f"{PHASE_WORDS.get(name, name)} {phases[name]:.2f} s" for name in longest)
     return ", ".join(texts) or UNKNOWN
 
 

@@ -24,7 +24,7 @@ def read_commands(folder: Documents) -> tuple[CommandReport, ...]:
     """Empty if the document cannot be read: it must not prevent a start."""
     try:
         document = read_document(folder, Commands)
-    except CheckpointError as error:
+    except (CheckpointError, OSError, ValueError) as error:
         _log.warning("commands_not_read", reason=str(error))
         return ()
     return () if document is None else tuple(document.commands)

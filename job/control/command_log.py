@@ -1,6 +1,8 @@
 """The last commands: who sent them, when and why. Kept with the checkpoint."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Self
 
 from job.checkpoint.commands import newest_commands, read_commands
 from job.checkpoint.documents import Commands, Documents, write_document
@@ -11,9 +13,21 @@ from job.protocol.reports import CommandReport
 class CommandLog:
     """Belongs to the process: a query that continues after a change keeps the commands."""
 
-    def __init__(self) -> None:
-        self._commands: tuple[CommandReport, ...] = ()
+    def __init__(self, earlier: Sequence[CommandReport] = ()) -> None:
+        self._commands: tuple[CommandReport, ...] = tuple(earlier)
         self._stored: tuple[str, tuple[CommandReport, ...]] | None = None
+
+    @classmethod
+    def of(cls, location: str) -> Self:
+        """With the commands next to this checkpoint if it is on this machine: the status has them
+        while the JVM starts. Those of another file system are read with the first `store`."""
+        from job.checkpoint.local import (  # PySpark: the JVM starts first
+            LocalCheckpoint,
+            local_path,
+        )
+
+        path = local_path(location)
+        return cls() if path is None else cls(read_commands(LocalCheckpoint(path).folder))
 
     @property
     def last(self) -> list[CommandReport]:

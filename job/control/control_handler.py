@@ -13,7 +13,9 @@ from pydantic import BaseModel
 
 from job.change.spec_file import SpecFile
 from job.change.spec_process import SpecProcess
+from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.local import LocalCheckpoint, local_path
+from job.checkpoint.skipped import read_skipped
 from job.checkpoint.state_reader import StateReader
 from job.checkpoint.successor import read_successor
 from job.control.diagnosis import diagnosis
@@ -32,6 +34,7 @@ from job.errors import (
     TopicError,
 )
 from job.event_time.history import WatermarkLine
+from job.event_time.partitions import Offsets
 from job.kafka.broker_watch import BrokerWatch
 from job.plan.plan import JoinPlan
 from job.plan.validation import ValidationRequest
@@ -47,6 +50,7 @@ from job.protocol.results import (
     ValidationResult,
 )
 from job.protocol.status import JobStatus, QueryState
+from job.protocol.totals import Totals
 from job.query.stats import QueryStats
 from job.spec.durations import milliseconds
 from job.spec.sides import SIDES, Side
@@ -110,26 +114,38 @@ class ControlHandler:
 
     def status(self) -> JobStatus:
         status, now = self._runner.status(), datetime.now(UTC)
+        stopped = self._stopped_checkpoint(status.state)
+        read = self._stats.live_offsets if stopped is None else self._stored_offsets(stopped)
+        totals = status.totals if stopped is None else _with_skipped(status.totals, stopped)
         status = status.model_copy(
             update={
-                "brokers": self._watch.report().with_read(self._stats.live_offsets),
+                "totals": totals,
+                "brokers": self._watch.report().with_read(read),
                 "state_count": self._state_count,
                 "event_times": self._stats.event_times,
                 "latency": None if self._plan.real_time else self._stats.latency(now),
                 "allowed_commands": possible_commands(status),
             }
         )
-        sentence = diagnosis(self._plan, status, self._continued_in(status.state))
+        continued_in = None if stopped is None else _continued_in(stopped)
+        sentence = diagnosis(self._plan, status, continued_in)
         return status.model_copy(update={"diagnosis": sentence})
 
-    def _continued_in(self, state: QueryState) -> str | None:
-        """Checkpoint that continues that of a stopped query. None: there is none, or it is not
-        known: a stopped job has no session, so only local files are read."""
+    def _stopped_checkpoint(self, state: QueryState) -> Checkpoint | None:
+        """The checkpoint of a stopped query. None: the query is not stopped, or the checkpoint is
+        not on this machine: a stopped job has no session to read it."""
         path = local_path(self._plan.checkpoint)
-        if state is not QueryState.STOPPED or path is None:
-            return None
-        with suppress(StreamjoinError, OSError, ValueError):
-            return read_successor(LocalCheckpoint(path))
+        return None if state is not QueryState.STOPPED or path is None else LocalCheckpoint(path)
+
+    def _stored_offsets(self, checkpoint: Checkpoint) -> Offsets | None:
+        """Next offsets to read. A job that starts with a stopped query has read none, and
+        `checkpoint skip-gap` moves those of a stopped query. None: not known."""
+        if not all(topics.names for topics in self._stats.topics.values()):
+            return None  # A topic_pattern has no topics before the first start.
+        with suppress(StreamjoinError, OSError, ValueError, LookupError):
+            if (offsets := checkpoint.offsets) is not None:
+                tails = self._stats.empty_tails
+                return {side: tails.passed(side, offsets[side]) for side in SIDES}
         return None
 
     def command(self, command: calls.Command) -> None:
@@ -226,6 +242,19 @@ class ControlHandler:
                 failed = False
                 pause = max(pause, COUNT_PAUSE_FACTOR * state_count.duration_seconds)
                 latest = time.monotonic() + pause + COUNT_LATEST_SECONDS
+
+
+def _with_skipped(totals: Totals, checkpoint: Checkpoint) -> Totals:
+    with suppress(StreamjoinError, OSError, ValueError):
+        return totals.with_skipped(read_skipped(checkpoint))
+    return totals
+
+
+def _continued_in(checkpoint: Checkpoint) -> str | None:
+    """The checkpoint that continues this one. None: there is none, or it is not known."""
+    with suppress(StreamjoinError, OSError, ValueError):
+        return read_successor(checkpoint)
+    return None
 
 
 @contextmanager

@@ -3,11 +3,15 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
+from job.errors import RetentionError
 from job.instants import utc_text
 from job.protocol.status import JobStatus, QueryState, utc_time
 from job.spec.durations import rounded_text
 from job.spec.engine import Engine
 from job.spec.sides import OTHER_SIDE, SIDES, Side
+
+_PARTITIONS_MAX = 4
+"""Named partitions with lost records."""
 
 
 def not_running(status: JobStatus) -> Iterator[str]:
@@ -15,11 +19,41 @@ def not_running(status: JobStatus) -> Iterator[str]:
         case QueryState.RUNNING:
             return
         case QueryState.PAUSED | QueryState.STOPPED:
-            yield f"The query is {status.state} and emits no rows until it is resumed."
+            rests = f"The query is {status.state} and emits no rows until it is resumed."
+            yield "\n".join([rests, *_lost_records(status)])
         case _:
             # A message may end with a command.
             reason = f": {status.last_failure.message}" if status.last_failure else "."
-            yield f"The query is {status.state} and emits no rows{reason}"
+            ended = f"The query is {status.state} and emits no rows{reason}"
+            yield "\n".join([ended, *_lost_records(status)])
+
+
+def _lost_records(status: JobStatus) -> Iterator[str]:
+    """What Kafka has deleted before the query has read it, and the ways to continue."""
+    failure, brokers = status.last_failure, status.brokers
+    is_named = (
+        status.state is QueryState.FAILED
+        and failure is not None
+        and failure.code == RetentionError.code
+    )
+    if is_named or brokers is None or brokers.error is not None:
+        return
+    lost = [
+        (f"{side} partition {status.partition_label(side, number)}", -headroom)
+        for side in SIDES
+        for number, headroom in sorted((brokers.side(side).retention_headroom or {}).items())
+        if headroom < 0
+    ]
+    if lost:
+        named = ", ".join(f"{count:,} of {place}" for place, count in lost[:_PARTITIONS_MAX])
+        others = len(lost) - _PARTITIONS_MAX
+        more = f" and of {others:,} other partition{'s' * (others > 1)}" if others > 0 else ""
+        yield (
+            f"Kafka has deleted unread records: {named}{more}. The query cannot continue at its "
+            "offsets: `streamjoin stop SPEC`, then `streamjoin checkpoint skip-gap SPEC` (keeps "
+            "the rows in state) or `streamjoin reset SPEC` (starts with empty state), then "
+            "`streamjoin resume SPEC`."
+        )
 
 
 def held_back(status: JobStatus) -> Iterator[str]:

@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition
 from deploy.local.kafka import EmbeddedKafka
 from job.protocol.status import JobStatus
 from tests.faults.harness import Harness
-from tests.integration.jobs import START_SECONDS
+from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.polling import wait_until
 
@@ -50,9 +50,12 @@ def test_records_deleted_before_they_were_read_are_named_with_the_way_to_continu
 
         job.ask("stop")
         job.wait_for_state("STOPPED")
+        lost_text = "Kafka has deleted unread records"
+        wait_until(lambda: lost_text in diagnosis(job), START_SECONDS, "the brokers are polled")
         skipped = job.command("checkpoint", "skip-gap", str(job.spec_file), "--yes")
         assert 0 == skipped.returncode, skipped.stderr
         assert all(each in skipped.stdout for each in lost), skipped.stdout
+        assert lost_text not in diagnosis(job)
         job.ask("resume")
         harness.send_row("right", "kept")
         wait_until(lambda: kept_pairs(harness), START_SECONDS, "the row in state is joined")
@@ -61,6 +64,12 @@ def test_records_deleted_before_they_were_read_are_named_with_the_way_to_continu
         assert count == status.totals.left.skipped_records
         ids = [record.headers["streamjoin-id"] for record in harness.records(harness.topic("out"))]
         assert len(ids) == len(set(ids)) > before
+
+
+def diagnosis(job: Job) -> str:
+    status = job.status()
+    assert status is not None
+    return status.diagnosis
 
 
 def kept_pairs(harness: Harness) -> int:

@@ -50,6 +50,7 @@ def test_status_shows_the_running_job(spec: Path, job: SmallJob) -> None:
         "output      attributed, sum of its end offsets 1,234",
         "latency     p50 0.40 s, p99 1.25 s, of the records of the last 5 minutes",
         "held back by right",
+        "skipped        7",
     ):
         assert text in shown.stdout
     answered = json.loads(streamjoin("status", spec, "--json").stdout)

@@ -44,6 +44,14 @@ def test_failure_that_is_over_has_one_line_without_its_remedy(
     ) == failure_line(state, reset)
 
 
+def test_message_of_a_failed_query_is_printed_once() -> None:
+    diagnosis = f"The query is FAILED and emits no rows: {FAILURE.message}\nMore"
+    failed = status(QueryState.FAILED, last_failure=FAILURE, diagnosis=diagnosis)
+    lines = list(state_lines(QueryView.of(failed, NOW), NOW))
+
+    assert ["last failure at 2026-11-20 11:00:00Z: checkpoint", diagnosis] == lines[2:4]
+
+
 def test_failure_that_is_not_over_has_its_remedy() -> None:
     assert f"last failure at 2026-11-20 11:00:00Z: {FAILURE.message}" == failure_line(
         QueryState.STOPPED

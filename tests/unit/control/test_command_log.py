@@ -1,5 +1,7 @@
 """The last commands, in the status and with the checkpoint."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,6 +71,23 @@ def test_unreadable_commands_do_not_prevent_a_start(document: Any) -> None:
     log = CommandLog()
     log.store(DocumentFolder({"commands.json": document}))
     assert [] == log.last
+
+
+def test_commands_of_a_checkpoint_on_this_machine_are_known_before_the_jvm_has_started(
+    tmp_path: Path,
+) -> None:
+    command = {"verb": "stop", "by": "ada", "at": "2026-11-20T12:00:00Z"}
+    document = json.dumps({"format": 1, "commands": [command]})
+    (tmp_path / "commands.json").write_text(document)
+
+    log = CommandLog.of(str(tmp_path))
+
+    assert ["stop"] == verbs(log)
+    log.store(DocumentFolder({"commands.json": json.loads(document)}))
+    assert ["stop"] == verbs(log)
+    (tmp_path / "commands.json").write_bytes(b"\xff")
+    assert [] == verbs(CommandLog.of(str(tmp_path)))
+    assert [] == verbs(CommandLog.of("s3a://bucket/join"))
 
 
 def test_long_reason_is_refused() -> None:

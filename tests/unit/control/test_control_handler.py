@@ -26,6 +26,7 @@ from job.errors import (
     SpecError,
 )
 from job.event_time.history import WatermarkLine
+from job.plan.fingerprint import fingerprint
 from job.protocol import calls
 from job.protocol.control import control_socket
 from job.protocol.reports import ChangeRequestReport
@@ -117,6 +118,40 @@ def test_stopped_query_that_another_one_continues_names_its_checkpoint(tmp_path:
     )
     (tmp_path / "changed.json").unlink()
     assert "until it is resumed" in harness.handler.status().diagnosis
+
+
+def test_offsets_of_a_stopped_query_are_those_of_its_checkpoint(tmp_path: Path) -> None:
+    """A job that starts with a stopped query has read nothing."""
+    harness = Harness(Clock(), plan(checkpoint=str(tmp_path)))
+    for log in ("offsets", "commits"):
+        (tmp_path / "query" / log).mkdir(parents=True)
+    (tmp_path / "query" / "commits" / "0").write_text("v1\n{}")
+    (tmp_path / "query" / "offsets" / "0").write_text(
+        'v2\n{"batchWatermarkMs":0}\nleft:{"impressions":{"0":5}}\nright:{"clicks":{"0":2}}'
+    )
+    settings = fingerprint(plan(checkpoint=str(tmp_path)))
+    document = {"format": 1, "settings": settings}
+    (tmp_path / "fingerprint.json").write_text(json.dumps(document))
+
+    def read() -> object:
+        brokers = harness.handler.status().brokers
+        assert brokers is not None
+        return brokers.left.read
+
+    assert {0: 90, 1: 100} == read()
+    harness.runner.state = QueryState.STOPPED
+    assert {0: 5} == read()
+    assert "5 of left partition 0. The query cannot" in harness.handler.status().diagnosis
+    assert 0 == harness.handler.status().totals.left.skipped_records
+    skipped = {"side": "left", "topic": "impressions", "partition": 0, "batch_id": 0}
+    skipped |= {"first_offset": 5, "next_offset": 9, "skipped_at": "2026-11-20T12:00:00Z"}
+    (tmp_path / "skipped.json").write_text(json.dumps({"format": 1, "ranges": [skipped]}))
+    assert 4 == harness.handler.status().totals.left.skipped_records
+
+    for damaged in ("query/offsets/0", "skipped.json"):
+        (tmp_path / damaged).write_text("damaged")
+    assert {0: 90, 1: 100} == read()
+    assert 0 == harness.handler.status().totals.left.skipped_records
 
 
 @pytest.mark.parametrize("second", LOOKUPS)

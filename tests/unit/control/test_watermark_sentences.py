@@ -9,7 +9,14 @@ from job.instants import to_epoch_ms
 from job.protocol.status import QueryState
 from job.protocol.totals import SideTotals
 from job.spec.engine import Engine
-from tests.unit.service.builders import NO_BROKER, NOW, batch, event_times, status_after
+from tests.unit.service.builders import (
+    NO_BROKER,
+    NOW,
+    batch,
+    broker_report,
+    event_times,
+    status_after,
+)
 
 NOW_MS, MINUTE_MS = to_epoch_ms(NOW), 60_000
 RUNNING = status_after(batch(), brokers=None)
@@ -29,6 +36,45 @@ def test_query_that_emits_nothing_is_named(state: QueryState, text: str) -> None
     down = RUNNING.model_copy(update={"state": state, "last_failure": NO_BROKER})
 
     assert [text] == list(not_running(down))
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "is_named"),
+    [
+        (QueryState.RUNNING, None, False),
+        (QueryState.PAUSED, None, True),
+        (QueryState.STOPPED, "retention", True),
+        (QueryState.FAILED, "broker", True),
+        (QueryState.FAILED, "retention", False),  # by the failure itself
+    ],
+)
+def test_deleted_records_are_named_while_the_query_does_not_run(
+    state: QueryState, code: str | None, *, is_named: bool
+) -> None:
+    failure = None if code is None else NO_BROKER.model_copy(update={"code": code})
+    report = broker_report()
+    left = report.left.model_copy(update={"earliest": {0: 97, 1: 100}})
+    report = report.model_copy(update={"left": left})
+    of = {"state": state, "last_failure": failure, "brokers": report}
+
+    text = "".join(not_running(RUNNING.model_copy(update=of)))
+
+    lost = "\nKafka has deleted unread records: 7 of left partition 0. The query cannot"
+    assert is_named == (lost in text)
+    assert is_named == ("`streamjoin checkpoint skip-gap SPEC` (keeps the rows" in text)
+    of["brokers"] = report.model_copy(update={"error": "no answer"})
+    assert "deleted" not in "".join(not_running(RUNNING.model_copy(update=of)))
+
+
+def test_many_partitions_with_deleted_records_are_counted() -> None:
+    earliest = dict.fromkeys(range(6), 5)
+    left = broker_report().left.model_copy(
+        update={"read": dict.fromkeys(range(6), 3), "earliest": earliest}
+    )
+    report = broker_report().model_copy(update={"left": left})
+    stopped = RUNNING.model_copy(update={"state": QueryState.STOPPED, "brokers": report})
+
+    assert "2 of left partition 3 and of 2 other partitions." in "".join(not_running(stopped))
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,14 @@ class Tab:
     def shown_commands(self) -> list[str]:
         return self.page.locator("[data-verb]:visible").all_inner_texts()
 
+    def focus(self, name: str) -> None:
+        """Reach the element with this id by keyboard."""
+        for _ in range(10):
+            self.page.keyboard.press("Tab")
+            if self.page.evaluate("document.activeElement.id") == name:
+                return
+        raise AssertionError(f"{name} cannot be reached by keyboard")
+
     def send(self, command: str) -> None:
         """Click the button of the command, and confirm the command."""
         self.page.get_by_role("button", name=command, exact=True).click()

@@ -2,12 +2,15 @@
 
 import base64
 import hashlib
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from job.api.texts import PHASE_WORDS, PHASES_MAX
+from job.protocol.progress import WHOLE_BATCH
 from tests.unit.service.answers import all_answers
 from tests.unit.service.builders import batch, serving, status_after
 from tests.unit.service.calls import call, problem, settings
@@ -150,3 +153,14 @@ def test_policy_allows_only_the_script_and_style_of_the_page(path: Path) -> None
     assert ("'none'", "'self'") == (policy["default-src"], policy["connect-src"])
     assert "'none'" == policy["frame-ancestors"]
     assert "unsafe" not in answer.headers["content-security-policy"]
+
+
+def test_page_has_the_words_of_status_for_the_phases_of_a_batch(path: Path) -> None:
+    page = call("GET", "/", settings(path)).text
+
+    def constant(name: str) -> Any:
+        [text] = re.findall(f"^const {name} = (.*?);$", page, re.DOTALL | re.MULTILINE)
+        return json.loads(text)
+
+    assert PHASE_WORDS == constant("PHASE_WORDS")
+    assert (WHOLE_BATCH, PHASES_MAX) == (constant("WHOLE_BATCH"), constant("PHASES_MAX"))
