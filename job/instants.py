@@ -15,6 +15,11 @@ def to_epoch_ms(moment: datetime) -> int:
     return (moment - EPOCH) // _MILLISECOND
 
 
+def time_text(milliseconds: int) -> str:
+    """As `utc_text`, from epoch milliseconds."""
+    return utc_text(from_epoch_ms(milliseconds))
+
+
 def utc_text(moment: datetime) -> str:
     """ISO-8601 in UTC with milliseconds, e.g. 2026-01-31T12:00:00.000Z. A naive time is UTC."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)

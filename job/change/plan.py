@@ -11,7 +11,7 @@ from typing import Any
 from job.change.comparison import Comparison
 from job.event_time.filters import EarlierFilters
 from job.event_time.interval import Interval
-from job.instants import from_epoch_ms, utc_text
+from job.instants import time_text
 from job.plan.plan import JoinPlan
 from job.protocol.results import ChangePlanResult
 from job.replay.replay import Replay
@@ -131,7 +131,7 @@ def _effects_of_filters(plan: ChangePlan) -> Iterator[str]:
     if records:
         yield (
             f"{records:,} of the records that are read again were read with other filters before "
-            f"{utc_text(from_epoch_ms(plan.filters.until_ms))}. Now the filters of the new spec "
+            f"{time_text(plan.filters.until_ms)}. Now the filters of the new spec "
             "decide about them: a row in state that they drop has no results after the cut."
         )
 
@@ -185,4 +185,4 @@ def _offsets(
 
 
 def _time(ms: int) -> str | None:
-    return utc_text(from_epoch_ms(ms)) if ms > 0 else None
+    return time_text(ms) if ms > 0 else None

@@ -28,7 +28,7 @@ from job.spec.sides import SIDES, Side
 
 def read_skipped(checkpoint: Checkpoint) -> Mapping[Side, int]:
     """Number of skipped offsets of each side, since the checkpoint began."""
-    ranges = _ranges(checkpoint)
+    ranges = skipped_ranges(checkpoint)
     return {
         side: sum(each.next_offset - each.first_offset for each in ranges if each.side == side)
         for side in SIDES
@@ -62,12 +62,13 @@ def _record(checkpoint: Checkpoint, gaps: Sequence[Gap], last: int, now: datetim
     again = {(each.side, each.topic, each.partition, each.first_offset) for each in added}
     kept = [
         each
-        for each in _ranges(checkpoint)
+        for each in skipped_ranges(checkpoint)
         if (each.side, each.topic, each.partition, each.first_offset) not in again
     ]
     write_document(checkpoint.folder, SkippedRecords(ranges=[*kept, *added]))
 
 
-def _ranges(checkpoint: Checkpoint) -> list[SkippedRange]:
+def skipped_ranges(checkpoint: Checkpoint) -> list[SkippedRange]:
+    """In the order in which they were skipped, since the checkpoint began."""
     document = read_document(checkpoint.folder, SkippedRecords)
     return [] if document is None else document.ranges

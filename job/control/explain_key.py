@@ -8,6 +8,7 @@ from confluent_kafka import KafkaException
 
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.filters import earlier_filters
+from job.checkpoint.skipped import skipped_ranges
 from job.checkpoint.state_reader import StateReader
 from job.checkpoint.successor import read_replay
 from job.checkpoint.watermark_history import WatermarkHistory
@@ -16,12 +17,14 @@ from job.errors import RequestError
 from job.event_time.history import KEPT, WatermarkLine
 from job.explain.evaluation import KeyEvaluation
 from job.explain.explanation import RunningFacts, explained_key, known_rows
+from job.explain.facts import Skipped
 from job.explain.sentences import unreadable
 from job.explain.topics import KeyTopicsReader
 from job.instants import to_epoch_ms
 from job.kafka.clients import no_broker
 from job.kafka.security import kafka_access, librdkafka_settings
 from job.plan.plan import JoinPlan
+from job.plan.result_id import Place
 from job.protocol import calls
 from job.protocol.progress import BatchProgress
 from job.protocol.results import KeyExplanation, KeyRows
@@ -88,6 +91,16 @@ def explain_key(
         history=[*history.lines(max(since_ms, now_ms - milliseconds(KEPT))), present],
         is_running=status.state is QueryState.RUNNING,
         batches=batches,
+        skipped=[
+            Skipped(
+                each.side,
+                Place(each.topic, each.partition, each.first_offset),
+                each.next_offset - each.first_offset,
+                to_epoch_ms(each.skipped_at),
+            )
+            for each in skipped_ranges(checkpoint)
+            if to_epoch_ms(each.skipped_at) >= since_ms
+        ],
     )
     explained = explained_key(facts)
     sentences = [

@@ -9,7 +9,7 @@ from job.dead_letters.headers import LATE, VALUE_TOO_LARGE, DeadLetter
 from job.dead_letters.replay import Replayed, letters, replay
 from job.dead_letters.shown import BYTES_MAX, shown, text_of
 from job.errors import RequestError
-from job.instants import from_epoch_ms, utc_text
+from job.instants import time_text
 from job.kafka.security import KafkaAccess, kafka_access
 from job.plan.plan import JoinPlan
 from job.plan.result_id import ID_HEADER, places
@@ -182,7 +182,7 @@ def _line(letter: DeadLetter) -> str:
 
 
 def _time(letter: DeadLetter) -> str | None:
-    return None if letter.timestamp_ms is None else utc_text(from_epoch_ms(letter.timestamp_ms))
+    return None if letter.timestamp_ms is None else time_text(letter.timestamp_ms)
 
 
 def _value(letter: DeadLetter) -> str:

@@ -250,6 +250,8 @@ class InTable:
     """Whether the next record has deleted it."""
     results: int
     """Number of results with it that were found."""
+    is_gone: bool = False
+    """Whether the state shows that it is not the row of its key any more."""
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ def _without_result(facts: Facts, record: KeyRecord, joined: list[tuple[KeyRecor
     is_matched = stored is not None and stored.matched is True
     rows = [record, other]
     # The result is written after both rows.
-    if is_matched or not any(_output_is_known(facts, row) for row in rows):
+    if is_matched or not any(facts.output_is_known(row) for row in rows):
         return kinds.ResultNotFound(other.place)
     for row in rows:
         if _may_be_late(facts, row) and not _may_be_late(facts, other if row is record else record):
@@ -177,7 +177,7 @@ def _without_match(facts: Facts, record: KeyRecord, because: NoMatch | None = No
     if not has_expired:
         return _late_or_untraced(facts, record)
     assert until_ms is not None
-    is_known = _output_is_known(facts, record)
+    is_known = facts.output_is_known(record)
     if not is_outer:
         is_shown = record.side in facts.plan.join_type.shown_sides
         return (
@@ -281,12 +281,3 @@ def _must_be_late(facts: Facts, record: KeyRecord) -> bool:
 def _was_joined(facts: Facts, record: KeyRecord) -> bool:
     """Whether the state or a result proves it."""
     return record.row in facts.stored or bool(facts.results_of(record))
-
-
-def _output_is_known(facts: Facts, record: KeyRecord) -> bool:
-    """Whether a result of the record would have been found."""
-    output = facts.output
-    if output is None:
-        return True
-    is_after = record.written_ms is not None and record.written_ms >= output.from_ms
-    return output.is_complete and not output.is_compacted and is_after

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from job.event_time.filters import EarlierFilters
 from job.explain.causes import leaves_after_ms
 from job.explain.facts import KeyRecord
-from job.instants import from_epoch_ms, utc_text
+from job.instants import time_text
 from job.plan.checks import Condition
 from job.plan.plan import JoinPlan
 from job.plan.side_plan import SidePlan
@@ -112,7 +112,7 @@ class EarlierJudgement:
         self, filters: EarlierFilters, field: str, pair: tuple[int | None, int | None]
     ) -> Decided:
         before = filters.filters.get(field)
-        changed = f"which was changed at {utc_text(from_epoch_ms(filters.until_ms))}"
+        changed = f"which was changed at {time_text(filters.until_ms)}"
         if before is None:
             return Decided(passes=True, is_null=False, text=f"{field}, {changed}")
         passes = self._value(before.sql, pair)

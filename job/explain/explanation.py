@@ -10,11 +10,11 @@ from job.event_time.history import Bounds, Pace, WatermarkLine, pace, stands, wa
 from job.explain.cause_types import Cause, Waiting
 from job.explain.causes import causes
 from job.explain.evaluation import Evaluated
-from job.explain.facts import Facts, KeyRecord, Result, RowId, StoredRow
+from job.explain.facts import Facts, KeyRecord, Result, RowId, Skipped, StoredRow
 from job.explain.read_sentences import read_sentences
 from job.explain.sentences import sentence
 from job.explain.topics import KeyTopics
-from job.instants import to_epoch_ms
+from job.instants import time_text, to_epoch_ms
 from job.plan.plan import JoinPlan
 from job.plan.result_id import Place
 from job.protocol.progress import BatchProgress
@@ -44,6 +44,8 @@ class RunningFacts:
     """False: the query is paused, so the watermark does not advance."""
     batches: Sequence[BatchProgress]
     """The last batches, oldest first."""
+    skipped: Sequence[Skipped] = ()
+    """Since the time from which the topics were read."""
 
     @property
     def present(self) -> WatermarkLine:
@@ -65,7 +67,11 @@ def explained_key(running: RunningFacts) -> Explained:
     found = list(causes(facts))
     return Explained(
         list(_records(facts, found)),
-        [*_left_out(running.topics), *read_sentences(running.topics.read)],
+        [
+            *_left_out(running.topics),
+            *_skipped(running.skipped),
+            *read_sentences(running.topics.read),
+        ],
         any(isinstance(cause, Waiting) for _, cause in found),
     )
 
@@ -219,3 +225,13 @@ def _left_out(topics: KeyTopics) -> Iterator[str]:
                 f"{count:,} more {side} records, which only results or dead letters name, are left "
                 "out: increase `limit` of the call over HTTP."
             )
+
+
+def _skipped(ranges: Sequence[Skipped]) -> Iterator[str]:
+    for each in ranges:
+        records = "1 record" if each.count == 1 else f"{each.count:,} records"
+        yield (
+            f"Kafka deleted {records} from {each.side} {each.first} on before the query read "
+            f"them, and `streamjoin checkpoint skip-gap` skipped them at {time_text(each.at_ms)}: "
+            "a record with this key may be among them."
+        )

@@ -142,6 +142,17 @@ class OutputRead:
 
 
 @dataclass(frozen=True)
+class Skipped:
+    """Records that Kafka deleted before the query read them, and that the query has skipped."""
+
+    side: Side
+    first: Place
+    count: int
+    """Offsets from `first` on."""
+    at_ms: int
+
+
+@dataclass(frozen=True)
 class Facts:
     plan: JoinPlan
     records: tuple[KeyRecord, ...]
@@ -182,6 +193,13 @@ class Facts:
 
     def results_of(self, record: KeyRecord) -> list[Result]:
         return self._results.get(record.row, [])
+
+    def output_is_known(self, record: KeyRecord) -> bool:
+        """Whether a result of the record would have been found."""
+        if self.output is None:
+            return True
+        is_after = record.written_ms is not None and record.written_ms >= self.output.from_ms
+        return self.output.is_complete and not self.output.is_compacted and is_after
 
     @cached_property
     def _of_side(self) -> Mapping[Side, list[KeyRecord]]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from job.explain.sentences import time_text
 from job.explain.topics import TopicRead
+from job.instants import time_text
 
 
 def read_sentences(reads: Sequence[TopicRead]) -> Iterator[str]:

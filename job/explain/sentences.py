@@ -19,7 +19,7 @@ from job.explain.facts import (
     NullKey,
     Result,
 )
-from job.instants import from_epoch_ms, utc_text
+from job.instants import from_epoch_ms, time_text
 from job.plan.result_id import Place
 from job.spec.durations import duration_text, rounded_text
 from job.spec.sides import OTHER_SIDE, Side
@@ -138,7 +138,8 @@ def _what(facts: Facts, record: KeyRecord, cause: Cause) -> str:
             written = None if result is None else _result(result)
             return single_match.at_once(plan, written, _no_match(facts, record, because))
         case kinds.InTable() | kinds.DeletedKey():
-            return single_match.of_table(cause, record.side, is_as_of=plan.is_as_of)
+            read = None if facts.output is None else _missing(facts, record)
+            return single_match.of_table(cause, record.side, read, is_as_of=plan.is_as_of)
         case kinds.OneOfBothLate():
             return (
                 f"matches {_place(other, cause.with_row)} and has no result: one of both rows was "
@@ -329,6 +330,9 @@ def _outside(facts: Facts, record: KeyRecord, because: kinds.OutsideWindow) -> s
 
 def _not_found(facts: Facts, record: KeyRecord, cause: kinds.ResultNotFound) -> str:
     other = OTHER_SIDE[record.side]
+    if facts.plan.table_side is not None:
+        read = _missing(facts, record)
+        return f"was joined when it was read; no result of it is in what was read of {read}"
     if cause.has_matched:
         what = f"has matched a {other} row"
     elif cause.with_row is None:
@@ -394,7 +398,3 @@ def _clock(at_ms: int, now_ms: int) -> str:
 
 def _span(milliseconds: int) -> str:
     return rounded_text(timedelta(milliseconds=milliseconds))
-
-
-def time_text(milliseconds: int) -> str:
-    return utc_text(from_epoch_ms(milliseconds))

@@ -24,8 +24,11 @@ def not_in_table(because: kinds.NotInTable | kinds.NoVersion, other: str) -> str
             return f"{valid} was read later"
 
 
-def of_table(cause: kinds.InTable | kinds.DeletedKey, side: Side, *, is_as_of: bool = False) -> str:
-    """What a record has done to the table on `side`."""
+def of_table(
+    cause: kinds.InTable | kinds.DeletedKey, side: Side, read: str | None, *, is_as_of: bool
+) -> str:
+    """What a record has done to the table on `side`. `read`: the part of the output topic in which
+    its results were searched. None: all results are known."""
     if isinstance(cause, kinds.DeletedKey):
         if is_as_of:
             return "deletes its key in the table from its event time on"
@@ -34,12 +37,14 @@ def of_table(cause: kinds.InTable | kinds.DeletedKey, side: Side, *, is_as_of: b
     if cause.results:
         counted = "1 result" if cause.results == 1 else f"{cause.results:,} results"
         results = f"{counted} with it {'was' if cause.results == 1 else 'were'} found"
+    if read is not None:
+        results += f" in what was read of {read}"
+    if cause.is_gone:
+        return f"was the row of its key in the table, and is not any more; {results}"
     if is_as_of:
         until = "is the newest version of its key in the table"
         if cause.replaced_by is not None:
-            until = (
-                f"is the version of its key in the table until that of {side} {cause.replaced_by}"
-            )
+            until = f"is the version of its key in the table until {side} {cause.replaced_by}"
         return f"{until}; {results}"
     if cause.replaced_by is None:
         return f"is the row of its key in the table; {results}"

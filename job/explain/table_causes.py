@@ -41,9 +41,11 @@ def _in_table(facts: Facts, record: KeyRecord) -> Cause:
     following = sorted(_versions(facts), key=order)
     next_one = next((each for each in following if order(each) > order(record)), None)
     results = len(facts.results_of(record))
-    if next_one is None:
-        return kinds.InTable(None, is_deleted=False, results=results)
-    return kinds.InTable(next_one.place, is_deleted=next_one.deletes_key, results=results)
+    if next_one is not None:
+        return kinds.InTable(next_one.place, is_deleted=next_one.deletes_key, results=results)
+    # The next record may not be in what was read of the topic.
+    is_gone = facts.stored_is_known.get(record.side, False) and record.row not in facts.stored
+    return kinds.InTable(None, is_deleted=False, results=results, is_gone=is_gone)
 
 
 def _versions(facts: Facts) -> list[KeyRecord]:
@@ -85,6 +87,8 @@ def _without_result(
                 None, record.alone_filter_is_null, record.alone_earlier_filter
             )
         return late or kinds.ResultNotFound(None)
+    if not facts.output_is_known(record):
+        return kinds.ResultNotFound(None)
     return kinds.UnmatchedAtOnce(None, _no_match(facts, record))
 
 

@@ -15,8 +15,8 @@ from confluent_kafka import IsolationLevel, KafkaException, Message
 from job.compare.outputs import AHEAD_MS
 from job.compare.span import Span
 from job.errors import StreamjoinError, TopicError
-from job.explain.sentences import time_text
 from job.explain.topics import input_record
+from job.instants import time_text
 from job.kafka.clients import (
     ANSWER_SECONDS,
     EARLIEST,

@@ -10,7 +10,7 @@ from job.dead_letters.headers import OFFSET, PARTITION, REASON, SIDE, TOPIC, dea
 from job.event_time.history import WatermarkLine
 from job.explain.evaluation import Evaluated
 from job.explain.explanation import RunningFacts, explained_key
-from job.explain.facts import KeyRecord, Letter, OutputRead, Result, StoredRow
+from job.explain.facts import KeyRecord, Letter, OutputRead, Result, Skipped, StoredRow
 from job.explain.topics import KeyTopics, TopicRead, add_letter, name_rows
 from job.plan.result_id import Place
 from job.protocol.progress import BatchProgress
@@ -46,6 +46,7 @@ def explained(
     reset_ms: int | None = None,
     is_running: bool = True,
     batches: Sequence[BatchProgress] = (),
+    skipped: Sequence[Skipped] = (),
     **topics: Any,
 ) -> list[str]:
     def key_rows(of: Side) -> KeyRows:
@@ -65,6 +66,7 @@ def explained(
             reset_ms=reset_ms,
             is_running=is_running,
             batches=batches,
+            skipped=skipped,
         )
     )
     return [*found.records, *found.read]
@@ -128,6 +130,18 @@ def test_topics_that_were_read_to_their_ends_have_one_line(
 ) -> None:
     read = [TopicRead(topic, start, is_complete=True) for topic, start in starts.items()]
     assert [text] == explained(RECORD, read=read)[1:]
+
+
+def test_skipped_records_are_named_because_one_may_have_the_key() -> None:
+    ranges = [Skipped("right", RIGHT, 1, NOW_MS), Skipped("left", LEFT, 1_200, NOW_MS)]
+    first, second = explained(RECORD, skipped=ranges)[1:]
+
+    assert first == (
+        "Kafka deleted 1 record from right clicks/0/4 on before the query read them, and "
+        "`streamjoin checkpoint skip-gap` skipped them at 2026-11-20T12:00:00.000Z: a record with "
+        "this key may be among them."
+    )
+    assert second.startswith("Kafka deleted 1,200 records from left impressions/1/17 on")
 
 
 def test_record_after_the_offsets_of_the_state_is_unread() -> None:

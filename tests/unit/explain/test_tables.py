@@ -2,7 +2,13 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
 
+import pytest
+
+from job.explain.facts import StoredRow
 from job.explain.simulated import explained
 from job.explain.topics import _records_of
 from job.plan.plan import JoinPlan
@@ -11,12 +17,23 @@ from job.semantics.input_records import records_of_jsonl
 from job.semantics.simulate import simulate
 from job.spec.sides import SIDES
 from tests.sql_worker import ROWS
+from tests.unit.explain.test_causes import NOW_MS, OUTPUT
+from tests.unit.explain.test_causes import explained as explained_of_key
+from tests.unit.explain.test_causes import record as record_of_key
+from tests.unit.explain.test_causes import result as result_of
 from tests.unit.semantics.simulations import T, row
 from tests.unit.semantics.test_table import VERSIONS, as_of, record, tables, version
+from tests.unit.spec.test_table import enriched
 
 AT = "(event time 2023-11-14T22:13:20.000Z)"
 WAS = "was the row of its key in the table until"
 AT_ONCE = "had no match when it was read, and was emitted as unmatched: the result is in batch"
+
+
+@cache
+def table_plan() -> JoinPlan:
+    """An inner join of impressions with the table of clicks."""
+    return enriched(topic="clicks")
 
 
 def order(key: int | None, batch: int) -> str:
@@ -83,6 +100,52 @@ def test_result_names_the_record_of_the_table_in_its_header() -> None:
     assert {"right": ("orders", 0, 17)} == _records_of([("streamjoin-id", b"|orders/0/17")])
 
 
+OF_TABLE = record_of_key("right")
+IS, WAS_ROW = ("is the row of its key in the table", "was the row of its key in the table")
+NONE_FOUND = "no result with it was found in what was read of attributed"
+
+
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        ({}, f"{IS}; {NONE_FOUND}."),
+        (
+            {"output": replace(OUTPUT, from_ms=NOW_MS + 1)},
+            (
+                f"{IS}; {NONE_FOUND}: only "
+                "results since 2026-11-20T12:00:00.001Z were read, or still exist."
+            ),
+        ),
+        (
+            {"results": (result_of("left", "right"),), "stored_is_known": {"right": True}},
+            (
+                f"{WAS_ROW}, and is not any more; 1 result with it was found in what was read of "
+                "attributed."
+            ),
+        ),
+        (
+            {"stored": {OF_TABLE.row: StoredRow(None, None)}, "stored_is_known": {"right": True}},
+            f"{IS}; {NONE_FOUND}.",
+        ),
+    ],
+)
+def test_record_of_a_table_names_what_was_read_of_the_output(
+    facts: dict[str, Any], text: str
+) -> None:
+    assert f"right clicks/0/4 {text}" == explained_of_key(OF_TABLE, plan=table_plan(), **facts)
+
+
+def test_row_without_a_result_is_not_called_unmatched_if_the_output_is_not_known() -> None:
+    known = explained_of_key(plan=table_plan())
+    unknown = explained_of_key(plan=table_plan(), output=replace(OUTPUT, is_complete=False))
+
+    assert "had no match when it was read, and join type inner emits no result for it" in known
+    assert unknown.endswith(
+        "was joined when it was read; no result of it is in what was read of attributed: the "
+        "topic was not read to its end."
+    )
+
+
 def test_row_after_a_tombstone_names_it() -> None:
     left = [json.dumps({"value": json.loads(row(1, 0)), "batch": 1, "timestamp": T + 2})]
     right = [record(1, 10, batch=0, timestamp=T), record(1, batch=0, timestamp=T + 1)]
@@ -104,7 +167,7 @@ def test_row_as_of_a_time_says_which_version_it_got() -> None:
         f"{AT_ONCE} 1; right r/0/3, the version of its key at its event time, deletes the key.",
     ] == [text.split(") ", 1)[1] for text in found[:4]]
     counted = "1 result with it was found."
-    until = "is the version of its key in the table until that of right"
+    until = "is the version of its key in the table until right"
     assert [
         "is the newest version of its key in the table; no result with it was found.",
         f"{until} r/0/2; {counted}",
