@@ -3,15 +3,18 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from job.instants import from_epoch_ms, utc_text
+from job.instants import time_text
 from job.plan.plan import JoinPlan
 from job.plan.record_checks import EXPRESSION_FAILED
 from job.protocol.reasons import REASONS
+from job.semantics.events import Deleted
 from job.semantics.input_records import InputRecord
 from job.semantics.simulate import FailedResult, SimulatedBatch
+from job.semantics.simulated_side import DecodedRow
 from job.spec.sides import SIDES
 
 DROPPED = "dropped"
+_PLACES_MAX = 5
 
 
 def batch_lines(plan: JoinPlan, batches: Sequence[SimulatedBatch]) -> Iterator[str]:
@@ -21,19 +24,38 @@ def batch_lines(plan: JoinPlan, batches: Sequence[SimulatedBatch]) -> Iterator[s
         yield f"batch {batch.batch_id} · watermark {watermark}{_held_back_text(plan, batch)}"
         for side in SIDES:
             yield f"  {side}: {batch.records[side]} records, {batch.state_rows[side]} in state"
+        yield from _deletes(plan, batch)
         drops = Counter((drop.side, drop.reason, drop.field or "") for drop in batch.drops)
         for (side, reason, field), count in sorted(drops.items()):
             same = (side, reason, field)
-            places = [
-                place(d.record) for d in batch.drops if (d.side, d.reason, d.field or "") == same
-            ]
-            shown = ", ".join(places[:5]) + (", …" if count > 5 else "")
+            records = [d.record for d in batch.drops if (d.side, d.reason, d.field or "") == same]
             detail = f"{reason} in {field}" if field else reason
-            yield f"  {side}: {count} {outcome(plan, reason)}, {detail} ({shown})"
+            yield f"  {side}: {count} {outcome(plan, reason)}, {detail} ({_places(records)})"
         for failed in batch.failed_results:
             yield f"  output: 1 {failed_text(plan, failed)}"
         yield f"  {len(batch.output)} out"
         yield from (f"    {record.value}" for record in batch.output)
+
+
+def _deletes(plan: JoinPlan, batch: SimulatedBatch) -> Iterator[str]:
+    """Records of a table that delete the row of their key."""
+    deletes = [event for event in batch.join_events if isinstance(event, Deleted)]
+    for what, had_row in (
+        ("deleted the row of the key", True),
+        ("deleted nothing: the key had no row", False),
+    ):
+        records = [
+            event.row.record
+            for event in deletes
+            if isinstance(event.row, DecodedRow) and (event.before is not None) == had_row
+        ]
+        if records:
+            yield f"  {plan.table_side}: {len(records)} {what} ({_places(records)})"
+
+
+def _places(records: Sequence[InputRecord]) -> str:
+    shown = ", ".join(map(place, records[:_PLACES_MAX]))
+    return f"{shown}, …" if len(records) > _PLACES_MAX else shown
 
 
 def place(record: InputRecord) -> str:
@@ -74,7 +96,3 @@ def _held_back_text(plan: JoinPlan, batch: SimulatedBatch) -> str:
     newest = slowest.newest_ms
     read = "no event time read yet" if newest is None else f"read to {time_text(newest)}"
     return f" · held back by {slowest.side} partition {partition}, {read}"
-
-
-def time_text(watermark_ms: int) -> str:
-    return utc_text(from_epoch_ms(watermark_ms))

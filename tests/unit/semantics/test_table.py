@@ -4,7 +4,13 @@ import json
 
 import pytest
 
+from job.semantics.trace import batch_lines
 from tests.unit.semantics.simulations import T, plan, row, run, values
+
+DELETES = [
+    "  right: 1 deleted the row of the key (0/2)",
+    "  right: 1 deleted nothing: the key had no row (0/3)",
+]
 
 
 def tables(**changes):
@@ -49,15 +55,22 @@ def test_row_joins_what_the_table_has_in_its_batch():
 @pytest.mark.parametrize(
     ("right", "last"),
     [
-        ({"filter": "v > 0"}, record(1, 0)),
-        ({"table": {"version": "latest", "delete": "v = 0"}}, record(1, 0)),
-        ({}, record(1)),
+        ({"filter": "v > 0"}, 0),
+        ({"table": {"version": "latest", "delete": "v = 0"}}, 0),
+        ({}, None),
     ],
 )
 def test_record_deletes_the_row_of_its_key(right, last):
-    batches = run(tables(right=right), [row(1, 0), row(2, 0)], [record(1, 5), record(2, 6), last])
+    made = tables(right=right)
+    of_table = [
+        *(record(1, 5, batch=0), record(2, 6, batch=0)),
+        *(record(key, last, batch=1) for key in (1, 3)),
+    ]
+    stream = [json.dumps({"value": json.loads(row(key, 0)), "batch": 2}) for key in (1, 2)]
+    batches = run(made, stream, of_table)
 
     assert [result(1, None), result(2, 6)] == [each for batch in values(batches) for each in batch]
+    assert DELETES == [line for line in batch_lines(made, batches) if "deleted" in line]
 
 
 def test_bad_record_changes_nothing():
