@@ -97,6 +97,7 @@ def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
             "is not possible in a change: which results the old query has written is not known. "
             "Start with empty state: `streamjoin run SPEC --new-query`",
         )
+    has_table = (old.table_side, new.table_side) != (None, None)
     for side in SIDES:
         if old.side(side).table is not None or new.side(side).table is not None:
             yield Problem(
@@ -127,7 +128,6 @@ def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
                 f"must stay {old.side(side).topic}: the same offset in another topic is another "
                 "record. Start a join of other topics with another `name`",
             )
-        has_table = (old.table_side, new.table_side) != (None, None)
         if new.side(side).retention is None and not has_table:
             yield Problem(
                 "join",

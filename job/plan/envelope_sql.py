@@ -16,9 +16,10 @@ from job.spec.value_schema import Column, envelope_type
 from job.sql.literals import quoted
 from job.sql.types import struct_of
 
+_TRUNCATE = "truncate"
 CODES = {
     "c": Operation.CREATE, "r": Operation.READ, "u": Operation.UPDATE, "d": Operation.DELETE,
-    "t": "truncate", "m": "message",
+    "t": _TRUNCATE, "m": "message",
 }  # fmt: skip
 """Operations by their code in `op`. The last two have no row."""
 _OPERATION, _SOURCE_MS, _IMAGE = "envelope_operation", "envelope_source_ms", "envelope_image"
@@ -85,13 +86,15 @@ def is_broken(side: SidePlan) -> str | None:
     """Condition: the value is no envelope, or has no row. None: values have no envelope."""
     if side.envelope is None:
         return None
-    with_row = ", ".join(f"'{operation}'" for operation in _with_row(side))
-    return f"{_OPERATION} IS NULL OR ({_OPERATION} IN ({with_row}) AND {_IMAGE} IS NULL)"
+    with_row = [*Operation, *bad_operations(is_table=side.table is not None)]
+    names = ", ".join(f"'{operation}'" for operation in with_row)
+    return f"{_OPERATION} IS NULL OR ({_OPERATION} IN ({names}) AND {_IMAGE} IS NULL)"
 
 
-def _with_row(side: SidePlan) -> list[str]:
-    """The operations that need a row. A table cannot apply one that changes many rows."""
-    return [*Operation, *(["truncate"] if side.table is not None else [])]
+def bad_operations(*, is_table: bool) -> list[str]:
+    """Operations without a row whose records are bad: a table cannot apply a truncate, because it
+    names no rows. The filter of the operations drops the others, and for a stream also this one."""
+    return [_TRUNCATE] if is_table else []
 
 
 def lacks_key(side: SidePlan) -> str | None:

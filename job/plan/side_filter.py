@@ -1,5 +1,6 @@
 """The filter of a side, and the columns of the value that an expression reads."""
 
+from job.plan.envelope_sql import bad_operations
 from job.plan.problems import Problems, optional
 from job.spec.expressions import Expression, Scope, conjunction, predicate
 from job.spec.side_spec import SideSpec
@@ -14,9 +15,8 @@ def side_filter(
     found = optional(problems, predicate, written.filter, scope, f"{side}.filter")
     if written.envelope is None:
         return found
-    # A table does not drop a truncate: it is a bad record, because it names no rows.
-    truncate = [] if written.table is None else ["truncate"]
-    names = ", ".join(f"'{operation}'" for operation in [*written.read_operations, *truncate])
+    bad = bad_operations(is_table=written.table is not None)
+    names = ", ".join(f"'{operation}'" for operation in [*written.read_operations, *bad])
     read = predicate(f"record_operation IN ({names})", scope, f"{side}.operations")
     return conjunction([read, *(found.conjuncts if found else ())])
 
