@@ -40,10 +40,10 @@ def batch_lines(plan: JoinPlan, batches: Sequence[SimulatedBatch]) -> Iterator[s
 def _deletes(plan: JoinPlan, batch: SimulatedBatch) -> Iterator[str]:
     """Records of a table that delete the row of their key."""
     deletes = [event for event in batch.join_events if isinstance(event, Deleted)]
-    for what, had_row in (
-        ("deleted the row of the key", True),
-        ("deleted nothing: the key had no row", False),
-    ):
+    kinds = {True: "deleted the row of the key", False: "deleted nothing: the key had no row"}
+    if plan.is_as_of:
+        kinds = {False: "deleted the key from its event time on"}
+    for had_row, what in kinds.items():
         records = [
             event.row.record
             for event in deletes

@@ -179,6 +179,8 @@ def test_tombstone_deletes_its_key_from_its_time_on():
     versions = [*VERSIONS, version(1, 25_000, None)]
 
     assert [2, None, None, 3] == at_times(as_of(), [24_999, 25_000, 29_999, 30_000], versions)
+    lines = batch_lines(as_of(), run(as_of(), [], versions))
+    assert "  right: 1 deleted the key from its event time on (0/3)" in lines
 
 
 def test_row_before_all_versions_may_join_the_first_one():
