@@ -12,8 +12,9 @@ all groups and writes the hashes of those that pass. The inputs of a group are
   "job", "deploy/docker/secrets.sh";
 - the files and folders that the group lists.
 
-Only the last is written by hand. A group must list all that it uses of the product:
-tests/unit/project/test_groups.py fails if it uses more.
+Only the last is written by hand. A group must list all that it uses of the product, so that it does
+not grow by accident, or its `imports_are_listed` is false: tests/unit/project/test_groups.py fails
+if it uses more.
 """
 
 import ast
@@ -44,7 +45,10 @@ class Group:
     tests: tuple[str, ...]
     """Files and folders."""
     inputs: tuple[str, ...]
-    """Files and folders."""
+    """Files, folders, and patterns such as job/**/*.java."""
+    imports_are_listed: bool = True
+    """False: its tests import much of the product, and not all of it. All inputs of a group contain
+    what its tests import."""
     packages: tuple[str, ...] = ()
     """Packages whose behaviour other tests check in the clone, and this group in an image or a
     wheel. Of these the inputs are the modules that use the machine, shell scripts, and the names of
@@ -74,7 +78,15 @@ GROUPS = {
         tests=("tests/semantics/test_spark_defects.py",),
         inputs=(*_LIBRARIES, *_SESSION, *_PACKAGES, "deploy/__init__.py", *_INSTALLATION),
     ),
-    "semantics": Group(tests=("tests/semantics",), inputs=_JOB),
+    "semantics": Group(
+        tests=("tests/semantics",),
+        inputs=(
+            *(*_LIBRARIES, "deploy/__init__.py", "deploy/local", "tests/golden"),
+            # The jar has all Java classes; tests read the folder of the private API.
+            *("job/**/*.java", "job/spark"),
+        ),
+        imports_are_listed=False,
+    ),
     "faults": Group(tests=("tests/faults",), inputs=_JOB),
     "broker": Group(
         tests=("tests/broker",),
@@ -122,7 +134,7 @@ def input_hash(group: Group, root: Path = ROOT) -> str:
 
 
 def inputs(group: Group, root: Path = ROOT) -> list[Path]:
-    found = {file for path in group.inputs for file in _files(root / path)}
+    found = {file for path in group.inputs for file in _listed(path, root)}
     for file in used_files(group, root):
         if file.relative_to(root).parts[0] not in group.packages:
             found.add(file)
@@ -133,7 +145,10 @@ def inputs(group: Group, root: Path = ROOT) -> list[Path]:
 
 def used_files(group: Group, root: Path = ROOT) -> set[Path]:
     """The test files, and what they use, directly or not."""
-    waiting = [file for path in group.tests for file in _files(root / path)]
+    tests = [file for path in group.tests for file in _files(root / path)]
+    # Pytest loads these for tests, and not for a module that they import.
+    conftests = {folder / "conftest.py" for file in tests for folder in file.parents}
+    waiting = tests + [file for file in conftests if _is_in(file, root)]
     found: set[Path] = set()
     while waiting:
         file = waiting.pop()
@@ -145,9 +160,15 @@ def used_files(group: Group, root: Path = ROOT) -> set[Path]:
 
 def unlisted(group: Group, root: Path = ROOT) -> list[str]:
     """What the group uses of the product and does not list."""
-    listed = {file for path in (*group.inputs, *group.packages) for file in _files(root / path)}
+    if not group.imports_are_listed:
+        return []
+    listed = {file for path in (*group.inputs, *group.packages) for file in _listed(path, root)}
     used = (file.relative_to(root) for file in used_files(group, root) - listed)
     return sorted(str(path) for path in used if path.parts[0] != "tests")
+
+
+def _listed(path: str, root: Path) -> list[Path]:
+    return [*root.glob(path)] if "*" in path else _files(root / path)
 
 
 def _files(path: Path) -> list[Path]:
@@ -172,9 +193,12 @@ def _uses(file: Path, root: Path) -> list[Path]:
     used = {folder / "__init__.py" for folder in file.parents}
     used |= {module for name in _imports(_tree(file)) for module in _modules(name, root)}
     if file.relative_to(root).parts[0] == "tests":
-        used |= {folder / "conftest.py" for folder in file.parents}
         used |= set(_named(_tree(file), root))
-    return [other for other in used if other.is_file() and other.is_relative_to(root)]
+    return [other for other in used if _is_in(other, root)]
+
+
+def _is_in(file: Path, root: Path) -> bool:
+    return file.is_file() and file.is_relative_to(root)
 
 
 def _imports(tree: ast.AST) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """tests/groups.py: a group of tests runs again if any of its inputs has changed."""
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from tests import group_runs
 from tests.groups import (
     GROUPS,
     LOCK,
+    PRODUCT,
     ROOT,
     Group,
     _tree,
@@ -89,12 +91,47 @@ def test_new_file_of_the_tests_changes_the_hash(root: Path, name: str) -> None:
     assert name.startswith("tests/") == (before != hash_after(root, name, ""))
 
 
+def test_pattern_lists_the_files_of_all_folders(root: Path) -> None:
+    of_java = Group(tests=GROUP.tests, inputs=("job/**/*.java",))
+
+    assert {*USED - {"uv.lock"}, "job/other.java"} == {
+        str(file.relative_to(root)) for file in inputs(of_java, root)
+    }
+
+
+def test_conftest_of_a_folder_counts_for_its_tests_only(root: Path) -> None:
+    """Pytest does not load it for a module that tests of another folder import."""
+    (root / "tests/b/conftest.py").write_text("import job.far")
+    (root / "tests/b/helper.py").write_text("")
+    (root / "tests/c").mkdir()
+    (root / "tests/c/test_c.py").write_text("import tests.b.helper")
+    used = {str(file.relative_to(root)) for file in inputs(Group(("tests/c",), ()), root)}
+
+    assert "tests/b/helper.py" in used
+    assert not {"tests/b/conftest.py", "job/far.py"} & used
+
+
+def test_all_imports_of_the_product_are_statements() -> None:
+    """The inputs of a group are found by these."""
+    called = {
+        node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        for package in PRODUCT
+        for file in (ROOT / package).rglob("*.py")
+        for node in ast.walk(_tree(file))
+        if isinstance(node, ast.Call)
+    }
+    assert not {"import_module", "__import__", "exec_module", "run_module", "run_path"} & called
+
+
 def test_import_that_the_group_does_not_list_is_found(root: Path) -> None:
     used = sorted(USED - {"uv.lock"})
 
     assert [name for name in used if not name.startswith("tests/")] == unlisted(GROUP, root)
-    listed = Group(tests=GROUP.tests, inputs=("uv.lock", "job", "deploy"))
-    assert [] == unlisted(listed, root)
+    for listed in (
+        Group(tests=GROUP.tests, inputs=("uv.lock", "job", "deploy")),
+        Group(tests=GROUP.tests, inputs=("uv.lock",), imports_are_listed=False),
+    ):
+        assert [] == unlisted(listed, root)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +167,7 @@ def test_group_lists_all_that_it_uses_of_the_product(name: str) -> None:
 def test_paths_of_a_group_exist(name: str) -> None:
     paths = (*GROUPS[name].tests, *GROUPS[name].inputs, *GROUPS[name].packages)
 
-    assert [] == [path for path in paths if not (ROOT / path).exists()]
+    assert [] == [path for path in paths if not any(ROOT.glob(path))]
 
 
 def test_group_that_passed_is_left_out_until_an_input_changes(
