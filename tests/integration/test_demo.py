@@ -59,23 +59,6 @@ def test_ctrl_c_ends_all_of_it_in_reverse_order(tmp_path: Path) -> None:
     assert_ended(children)
 
 
-@pytest.mark.timeout(ALL_TIMEOUTS)
-def test_job_that_ends_by_itself_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
-    with demo(tmp_path / "output") as run:
-        run.wait_until_printed("until Ctrl-C")
-        children = run.children
-        [job] = [child for child in children.values() if "demo.yaml" in " ".join(child.cmdline())]
-
-        job.kill()
-
-        assert 1 == run.program.wait(TIMEOUT), run.printed
-
-    assert "The demo failed: the job has ended with exit code -9." in run.printed
-    assert '"event": "state"' in run.printed  # a line of the job's log
-    assert "Traceback" not in run.printed
-    assert_ended(children)
-
-
 def test_differences_on_a_real_topic_are_reported(kafka: EmbeddedKafka) -> None:
     kafka.create_topics({"demo_output": 3})
     delivered = [

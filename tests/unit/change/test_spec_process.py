@@ -63,6 +63,16 @@ def start() -> Iterator[Callable[..., SpecProcess]]:
     wait_until(lambda: children() == before, PATIENCE_SECONDS, "the processes have ended")
 
 
+@pytest.fixture(scope="module")
+def specs() -> Iterator[SpecProcess]:
+    """For calls after which it answers others: its two processes take 3 CPU-seconds to start."""
+    WORKER.start()
+    with closing(
+        SpecProcess(seconds_max=PATIENCE_SECONDS, idle_seconds_max=10 * PATIENCE_SECONDS)
+    ) as shared:
+        yield shared
+
+
 # --- What is answered
 
 
@@ -99,12 +109,11 @@ def test_variables_are_not_substituted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "hunter2" not in answer.model_dump_json()
 
 
-def test_process_returns_the_results_of_the_function(start: Start) -> None:
-    process = start()
+def test_process_returns_the_results_of_the_function(specs: SpecProcess) -> None:
     for text in (spec_yaml(), spec_yaml(join__type="outer"), "name: x", "", "a: ["):
         validation = request(text, fingerprint(plan()))
 
-        answer = process.validate(validation, Event(), within_seconds=PATIENCE_SECONDS)
+        answer = specs.validate(validation, Event(), within_seconds=PATIENCE_SECONDS)
         assert validated(validation, SQL) == answer
 
 
@@ -163,14 +172,13 @@ def test_at_most_eight_callers_wait(start: Start) -> None:
         assert all(isinstance(call.exception(PATIENCE_SECONDS), CancelledError) for call in calls)
 
 
-def test_second_caller_gets_its_result(start: Start) -> None:
+def test_second_caller_gets_its_result(specs: SpecProcess) -> None:
     waited = threading.Barrier(2)
 
     def validate() -> ValidationResult:
         waited.wait()
         return specs.validate(request("name: x"), Event(), within_seconds=PATIENCE_SECONDS)
 
-    specs = start()
     with ThreadPoolExecutor() as pool:
         answers = [pool.submit(validate) for _ in range(2)]
         assert answers[0].result(PATIENCE_SECONDS) == answers[1].result(PATIENCE_SECONDS)
@@ -211,17 +219,17 @@ def test_messages_of_a_change_name_the_planning(start: Start) -> None:
             first.result(PATIENCE_SECONDS)
 
 
-def test_spec_of_a_change_is_planned_in_another_process(start: Start) -> None:
+def test_spec_of_a_change_is_planned_in_another_process(specs: SpecProcess) -> None:
     request = change_request()
 
-    answer = start().plan(request, Event(), within_seconds=PATIENCE_SECONDS)
+    answer = specs.plan(request, Event(), within_seconds=PATIENCE_SECONDS)
     assert plan_sent_spec(request, SQL) == answer
     assert request.text == answer.written.text
     assert answer.plan.left.filter is not None
     assert "'spring'" in answer.plan.left.filter.sql
 
 
-def test_expensive_spec_takes_little_time_of_the_driver(start: Start) -> None:
+def test_expensive_spec_takes_little_time_of_the_driver(specs: SpecProcess) -> None:
     """The driver's interpreter also answers status calls and delivers batches."""
     term = "left.cost + {0} * left.cost - length(concat(left.campaign, right.user))"
     columns = {f"c{number}": term.format(number) for number in range(200)}
@@ -231,18 +239,18 @@ def test_expensive_spec_takes_little_time_of_the_driver(start: Start) -> None:
     all_of_it = time.process_time() - began
 
     began = time.process_time()
-    answer = start().plan(request, Event(), within_seconds=PATIENCE_SECONDS)
+    answer = specs.plan(request, Event(), within_seconds=PATIENCE_SECONDS)
     assert time.process_time() - began < all_of_it / 2
     assert expected == answer
 
 
-def test_problems_of_a_change_are_those_of_the_process(start: Start) -> None:
+def test_problems_of_a_change_are_those_of_the_process(specs: SpecProcess) -> None:
     request = change_request(left__event_time="nope", output__filter="nope")
     with pytest.raises(SpecError) as in_this_process:
         plan_sent_spec(request, SQL)
 
     with pytest.raises(SpecError) as refused:
-        start().plan(request, Event(), within_seconds=PATIENCE_SECONDS)
+        specs.plan(request, Event(), within_seconds=PATIENCE_SECONDS)
     assert in_this_process.value.problems == refused.value.problems
 
 
@@ -314,9 +322,8 @@ def validate(specs: SpecProcess, **changes: Any) -> ValidationResult:
 
 
 def test_process_answers_several_calls_and_is_started_again_if_a_part_is_killed(
-    start: Start,
+    specs: SpecProcess,
 ) -> None:
-    specs = start()
     assert [] == validate(specs).problems
     first = processes_of(specs)
     assert 2 == len(first)
@@ -341,8 +348,9 @@ def test_idle_processes_end(start: Start) -> None:
     assert [] == validate(specs).problems
 
 
-def test_expression_that_needs_too_much_memory_is_a_problem_of_its_field(start: Start) -> None:
-    specs = start()
+def test_expression_that_needs_too_much_memory_is_a_problem_of_its_field(
+    specs: SpecProcess,
+) -> None:
     answer = validate(specs, output__filter="repeat('x', 1000000000) <> left.campaign")
     assert ["output.filter"] == [each.field for each in answer.problems]
     assert "Spark needed more than 256 MB of memory" in answer.problems[0].message
@@ -358,8 +366,7 @@ HOSTILE = [
 ]
 
 
-def test_hostile_expression_costs_the_processes_only(start: Start) -> None:
-    specs = start()
+def test_hostile_expression_costs_the_processes_only(specs: SpecProcess) -> None:
     validate(specs)
     for text in HOSTILE:
         hostile = request(spec_yaml(left__filter=text))
