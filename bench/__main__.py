@@ -203,6 +203,11 @@ def _arguments() -> argparse.Namespace:
     )
     arguments = parser.parse_args()
     arguments.programs = arguments.programs or ["streamjoin"]
+    for name in arguments.programs:
+        if WORKLOADS[arguments.workload].is_table and not PROGRAMS[name].joins_tables:
+            parser.error(
+                f"{name} does not run the workload {arguments.workload}: it joins no table"
+            )
     return arguments
 
 

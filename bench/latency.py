@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, Producer
 
 from bench.figures import percentile
 from bench.load import (
+    FIRST_EVENT_MS,
     Click,
     Impression,
     Row,
@@ -39,6 +40,10 @@ from job.errors import StreamjoinError
 from job.kafka.clients import produce
 
 _CLICK_DELAY_SECONDS = 0.5
+# Of a table. They are written before the first click, then again at the rate, without a change: the
+# results do not depend on when a record of the table is read.
+_TABLE_KEYS = 100_000
+_COST = 0.5
 _TICK_SECONDS = 0.001
 _POLL_SECONDS = 0.05
 _FIRST_OUTPUT_SECONDS = 120.0
@@ -83,10 +88,13 @@ class Stream(threading.Thread):
         self._ended.set()
         self.join()
 
-    def pair(self, ad_id: int) -> tuple[Impression, Click]:
-        shown_at = self._start_ms + ad_id * 1_000 // self._rate
+    def pair(self, number: int) -> tuple[Impression, Click]:
+        shown_at = self._start_ms + number * 1_000 // self._rate
         clicked_at = shown_at + round(_CLICK_DELAY_SECONDS * 1_000)
-        return impression(ad_id, shown_at, cost=0.5), click(ad_id, clicked_at)
+        if self._task.workload.is_table:
+            ad_id = number % _TABLE_KEYS
+            return impression(ad_id, FIRST_EVENT_MS, _COST), click(ad_id, clicked_at)
+        return impression(number, shown_at, _COST), click(number, clicked_at)
 
     def run(self) -> None:
         producer = Producer(
@@ -97,15 +105,18 @@ class Stream(threading.Thread):
                 "log_level": 3,
             }
         )
+        for number in range(_TABLE_KEYS if self._task.workload.is_table else 0):
+            _send(producer, self._task.left_topic, self.pair(number)[0])
+        producer.flush(_REST_SECONDS)
         self._start_ms = round(time.time() * 1_000)
         impressions = 0
         while not self._ended.wait(_TICK_SECONDS):
             elapsed = time.time() - self._start_ms / 1_000
-            for ad_id in range(impressions, impressions_due := self._due(elapsed)):
-                _send(producer, self._task.left_topic, self.pair(ad_id)[0])
-            for ad_id in range(self.pairs, pairs_due := self._due(elapsed - _CLICK_DELAY_SECONDS)):
+            for number in range(impressions, impressions_due := self._due(elapsed)):
+                _send(producer, self._task.left_topic, self.pair(number)[0])
+            for number in range(self.pairs, pairs_due := self._due(elapsed - _CLICK_DELAY_SECONDS)):
                 for topic in self._click_topics:
-                    _send(producer, topic, self.pair(ad_id)[1])
+                    _send(producer, topic, self.pair(number)[1])
             impressions, self.pairs = impressions_due, pairs_due
             producer.poll(0)
         producer.flush(_REST_SECONDS)

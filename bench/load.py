@@ -3,6 +3,8 @@
 Ad impressions, evenly spread over event time, and a click on each or on most. Nearly all clicks
 come within the match window; one in fifty comes before the impression or after the window, so that
 a join with a wrong bound has a wrong result.
+
+Or the impressions are a table, and each click is joined with the impression of its ad.
 """
 
 import hashlib
@@ -46,6 +48,9 @@ class Workload:
     is_uneven: bool = False
     """Two partitions whose event times drift apart while they are read, each in perfect order; see
     `uneven_ms`. `events_per_second` is then not used."""
+    is_table: bool = False
+    """Whether the impressions are a table, which has them all before the first click. The window
+    and the watermark delay are then not used."""
     seed: int = 7
 
     @property
@@ -60,6 +65,8 @@ WORKLOADS = {
         Workload("inner"),
         Workload("left_outer", join_type="left_outer", unclicked_share=0.3),
         Workload("uneven", is_uneven=True, partitions=2, out_of_order_ms=0),
+        # The delays are much longer than the events: the keys of both sides come in random order.
+        Workload("table", is_table=True, out_of_order_ms=24 * HOUR_MS),
     ]
 }
 
@@ -115,6 +122,8 @@ def click(ad_id: int, clicked_at: int) -> Click:
 def events(workload: Workload, records: int) -> tuple[list[Impression], list[Click]]:
     """`records` impressions and the clicks on them, each side in its order of arrival."""
     random = Random(workload.seed)
+    # Of two topics Kafka Streams reads the record with the older event time first.
+    clicks_after_ms = _elapsed_ms(records, workload, records) if workload.is_table else 0
     impressions = [
         impression(
             ad_id,
@@ -124,7 +133,7 @@ def events(workload: Workload, records: int) -> tuple[list[Impression], list[Cli
         for ad_id in range(records)
     ]
     clicks = [
-        click(shown.ad_id, shown.shown_at + _click_delay(random, workload))
+        click(shown.ad_id, shown.shown_at + clicks_after_ms + _click_delay(random, workload))
         for shown in impressions
         if random.random() >= workload.unclicked_share
     ]
@@ -166,7 +175,7 @@ def partition_of(event: "Impression | Click", workload: Workload) -> int:
 
 def _click_delay(random: Random, workload: Workload) -> int:
     delay = 1 + int(random.random() * _LONGEST_CLICK_DELAY_MS)
-    if random.random() >= STRAY_SHARE:
+    if workload.is_table or random.random() >= STRAY_SHARE:
         return delay
     return -delay if random.random() < 0.5 else workload.match_window_ms + delay
 
@@ -199,7 +208,8 @@ def joined(
         matches = [
             clicked
             for clicked in clicks_of.get(shown.ad_id, ())
-            if 0 <= clicked.clicked_at - shown.shown_at <= workload.match_window_ms
+            if workload.is_table
+            or 0 <= clicked.clicked_at - shown.shown_at <= workload.match_window_ms
         ]
         yield from (row(shown, clicked) for clicked in matches)
         if workload.has_unmatched and not matches:

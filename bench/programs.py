@@ -19,7 +19,7 @@ PROGRAMS: dict[str, Program] = {
         Streamjoin("streamjoin-real-time", _AT_LEAST_ONCE, engine=Engine.REAL_TIME),
         Streamjoin("streamjoin-real-time-exactly-once", _ONCE, engine=Engine.REAL_TIME),
         Streamjoin("streamjoin-processor", _ONCE, operator=JoinOperator.STREAMJOIN),
-        Streamjoin("streamjoin-deduplicate", _ONCE, deduplicates=True),
+        Streamjoin("streamjoin-deduplicate", _ONCE, deduplicates=True, joins_tables=False),
         Streamjoin("streamjoin-8-partitions", _ONCE, state_partitions=8),
         KafkaStreams("kafka-streams", _ONCE),
         KafkaStreams("kafka-streams-at-least-once", _AT_LEAST_ONCE),

@@ -43,6 +43,8 @@ class Program(ABC):
     """False: it emits each click unchanged."""
     is_peer: bool = field(default=False, kw_only=True)
     """True: another system. Rows that it drops as late in the uneven workload are a figure."""
+    joins_tables: bool = field(default=False, kw_only=True)
+    """Whether it can run a workload with a table."""
     commit_interval_seconds: float = field(default=0.0, kw_only=True)
     """The longest time until results are committed after they were written."""
 

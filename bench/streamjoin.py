@@ -27,6 +27,7 @@ class Streamjoin(Program):
     deduplicates: bool = field(default=False, kw_only=True)
     """Whether both sides have `deduplicate`. No id of the workloads occurs twice on a side, so that
     the results are the same."""
+    joins_tables: bool = field(default=True, kw_only=True)
 
     def start(self, task: Task, folder: Path, log: Path) -> subprocess.Popen[bytes]:
         spec = folder / "spec.yaml"
@@ -78,7 +79,10 @@ def join_spec(
     # As many ids are stored as rows of the left side.
     within = f"{task.workload.match_window_ms} milliseconds"
     deduplicate = f"deduplicate: {{by: [ad_id], within: {within}}}" if deduplicates else ""
-    chosen = "" if engine is Engine.REAL_TIME else f"operator: {operator}"
+    is_table = task.workload.is_table
+    chosen = "" if engine is Engine.REAL_TIME or is_table else f"operator: {operator}"
+    table = "table: latest" if is_table else ""
+    window = "" if is_table else f"match_window: {{before: 0 seconds, after: {within}}}"
     delay = f"{task.workload.watermark_delay_ms} milliseconds"
     return f"""\
 name: {task.join_name}
@@ -91,6 +95,7 @@ left:
   event_time: shown_at
   watermark_delay: {delay}
   {deduplicate}
+  {table}
 right:
   topic: {task.right_topic}
   schema: ad_id BIGINT, clicked_at TIMESTAMP, user STRING
@@ -100,7 +105,7 @@ right:
   {deduplicate}
 join:
   type: {task.workload.join_type}
-  match_window: {{before: 0 seconds, after: {task.workload.match_window_ms} milliseconds}}
+  {window}
   {chosen}
 output:
   topic: {task.output_topic}

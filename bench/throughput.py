@@ -28,7 +28,8 @@ _STEADY_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Throughput:
-    """Rows are input rows of both sides together."""
+    """Rows are input rows of both sides together. While results of a join with a table are written,
+    the input rows are those of the stream: the table was read before."""
 
     correct: bool
     may_lose_rows: bool
@@ -78,6 +79,7 @@ def measure_throughput(
             expected,
             run.watch,
             run.started_at,
+            rows_with_results=backlog.clicks.count if workload.is_table else backlog.records,
             may_lose_rows=program.is_peer and workload.is_uneven,
         )
 
@@ -110,6 +112,7 @@ def _figures(
     watch: Watch,
     started_at: float,
     *,
+    rows_with_results: int,
     may_lose_rows: bool,
 ) -> Throughput:
     appended = array("q")
@@ -128,17 +131,16 @@ def _figures(
     )
     whole, steady = watch.spent(started_at, last), watch.spent(tenth, nine_tenths)
     is_steady = nine_tenths - tenth >= _STEADY_SECONDS
+    steady_rows = 0.8 * rows_with_results
     return Throughput(
         correct=results == expected,
         may_lose_rows=may_lose_rows,
         outputs=results.count,
         expected_outputs=expected.count,
         cold_rows_per_second=backlog.records / (last - started_at),
-        steady_rows_per_second=(
-            0.8 * backlog.records / (nine_tenths - tenth) if is_steady else None
-        ),
+        steady_rows_per_second=(steady_rows / (nine_tenths - tenth) if is_steady else None),
         cold_rows_per_cpu_second=backlog.records / whole.tree,
-        steady_rows_per_cpu_second=0.8 * backlog.records / steady.tree if is_steady else None,
+        steady_rows_per_cpu_second=steady_rows / steady.tree if is_steady else None,
         first_output_seconds=first - started_at,
         peak_memory_bytes=watch.peak_memory_bytes,
         broker_cpu_seconds=whole.broker,

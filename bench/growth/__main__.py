@@ -3,6 +3,10 @@
 A quick look, 6 minutes:
 
 python -m bench.growth --state-rows 1000000 --warm-up-batches 5 --steady-batches 5 --rate 1000
+
+A table:
+
+python -m bench.growth --keys table --base-rows 100000 --latency-seconds 0
 """
 
 import argparse
@@ -16,7 +20,7 @@ from rich.console import Console
 from bench import latency
 from bench.__main__ import exit_code, run_folder
 from bench.growth import run
-from bench.growth.load import BATCH_ROWS, KEYS, SMALLEST_STATE_ROWS, Shape
+from bench.growth.load import ALL_KEYS, BATCH_ROWS, KEYS, SMALLEST_STATE_ROWS, Keys, Shape
 from bench.growth.plot import draw
 from bench.growth.report import growth_table, limits, named
 from bench.growth.run import Growth, Phases
@@ -102,10 +106,11 @@ class GrowthBench:
 
 
 def shapes(arguments: argparse.Namespace) -> Iterator[Shape]:
-    """The run that all others are compared with comes first."""
+    """The run that others are compared with comes before them."""
+    bases: list[Keys] = ["table" if keys == "table" else "uniform" for keys in arguments.keys]
     yield from dict.fromkeys(
         [
-            Shape(arguments.base_rows, "uniform"),
+            *(Shape(arguments.base_rows, keys) for keys in bases),
             *(Shape(arguments.state_rows, keys) for keys in arguments.keys),
         ]
     )
@@ -124,18 +129,21 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--state-rows",
-        type=_state_rows,
+        type=int,
         default=10_000_000,
         help="in state, both sides together (10,000,000)",
     )
     parser.add_argument(
         "--base-rows",
-        type=_state_rows,
+        type=int,
         default=300_000,
         help="that it is compared with (300,000)",
     )
     parser.add_argument(
-        "--keys", action="append", choices=KEYS, help="of the large state, may be repeated (both)"
+        "--keys",
+        action="append",
+        choices=ALL_KEYS,
+        help="of the large state, or a table; may be repeated (uniform, zipf)",
     )
     parser.add_argument(
         "--warm-up-batches", type=int, default=20, help="at least, of a small state (20)"
@@ -154,17 +162,14 @@ def _arguments() -> argparse.Namespace:
     arguments = parser.parse_args()
     arguments.keys = arguments.keys or list(KEYS)
     arguments.rates = arguments.rates or [200, 1_000, 5_000, 10_000]
+    for shape in shapes(arguments):
+        if not shape.is_table and shape.state_rows < SMALLEST_STATE_ROWS:
+            parser.error(
+                f"{shape.state_rows:,} rows in state: a batch of the backlog alone is "
+                f"{BATCH_ROWS:,} rows, which are in state until the next one ends; at least "
+                f"{SMALLEST_STATE_ROWS:,}"
+            )
     return arguments
-
-
-def _state_rows(text: str) -> int:
-    rows = int(text)
-    if rows < SMALLEST_STATE_ROWS:
-        raise argparse.ArgumentTypeError(
-            f"{rows:,}: a batch of the backlog alone is {BATCH_ROWS:,} rows, which are in state "
-            f"until the next one ends; at least {SMALLEST_STATE_ROWS:,}"
-        )
-    return rows
 
 
 if __name__ == "__main__":

@@ -81,12 +81,13 @@ class Batches:
     def input_rows(self) -> int:
         return sum(batch.input_records for batch in self._batches.values())
 
-    def have_read(self, records: int) -> bool:
-        """Whether this many records of each side have been read."""
+    def have_read(self, left: int, right: int) -> bool:
+        """Whether this many records of both sides have been read."""
         if not self._batches:
             return False
         last = self._batches[max(self._batches)]
-        return all(sum(side.end_offsets.values()) >= records for side in (last.left, last.right))
+        read = ((last.left, left), (last.right, right))
+        return all(sum(side.end_offsets.values()) >= records for side, records in read)
 
     def look(self) -> None:
         """Query the job; one that does not answer is starting or busy."""

@@ -5,6 +5,8 @@ order: the partner of a row arrived anywhere between just now and millions of ro
 goes to a random place of the state. The watermark stays further behind than that, so that no row is
 late. A pair is a result if both rows have arrived before the end.
 
+Or the state is a table, and the clicks on its rows arrive in random order.
+
 Tens of millions of events would take gigabytes as Python objects: they are arrays here, and
 become objects one by one.
 """
@@ -30,8 +32,10 @@ from bench.load import (
 )
 from job.plan.tuning import MAX_OFFSETS_PER_TRIGGER
 
-Keys = Literal["uniform", "zipf"]
-KEYS: tuple[Keys, ...] = get_args(Keys)
+Keys = Literal["uniform", "zipf", "table"]
+ALL_KEYS: tuple[Keys, ...] = get_args(Keys)
+KEYS: tuple[Keys, ...] = ("uniform", "zipf")
+"""Those of a join of two streams."""
 
 SIDES = 2
 BATCH_ROWS = SIDES * MAX_OFFSETS_PER_TRIGGER
@@ -57,6 +61,27 @@ class Shape:
     keys: Keys
 
     @property
+    def is_table(self) -> bool:
+        return self.keys == "table"
+
+    def rows_before_steady(self, warm_up: int) -> int:
+        """Input rows until the state has its size and this many batches have run."""
+        if self.is_table:
+            return self.state_rows + warm_up * self.batch_rows
+        return max(self.state_rows, warm_up * self.batch_rows)
+
+    @property
+    def batch_rows(self) -> int:
+        """Input rows of a batch. Once a table is read, a batch has only rows of the stream."""
+        return MAX_OFFSETS_PER_TRIGGER if self.is_table else BATCH_ROWS
+
+    def records(self, rows: int) -> tuple[int, int]:
+        """Records of the left and of the right side, of `rows` together."""
+        if self.is_table:
+            return self.state_rows, rows - self.state_rows
+        return rows // SIDES, rows // SIDES
+
+    @property
     def delay_turns(self) -> int:
         """The watermark delay. Rows arrive in the middle of their disorder and expire at the
         watermark, which follows a batch behind: the rows of one batch are stored on top."""
@@ -69,6 +94,8 @@ class Shape:
 
     @property
     def workload(self) -> Workload:
+        if self.is_table:
+            return Workload("growth-table", is_table=True)
         return Workload(
             f"growth-{self.keys}",
             match_window_ms=_WINDOW_TURNS * _TURN_MS,
@@ -89,7 +116,7 @@ class Events:
     """The turns of the arriving impressions, in order of arrival."""
     right: NDArray[np.int64]
 
-    def arriving(self) -> Iterator[tuple[Impression, Click]]:
+    def arriving(self) -> Iterator[Impression | Click]:
         """The next impression and the next click to arrive, in turns."""
         for start in range(0, len(self.left), _CHUNK):
             shown = self.left[start : start + _CHUNK]
@@ -101,7 +128,8 @@ class Events:
             for (ad_id, shown_at), (clicked_ad_id, clicked_at) in zip(
                 impressions, clicks, strict=True
             ):
-                yield impression(ad_id, shown_at, _COST), click(clicked_ad_id, clicked_at)
+                yield impression(ad_id, shown_at, _COST)
+                yield click(clicked_ad_id, clicked_at)
 
     def joined(self) -> Iterator[Row]:
         """The expected results."""
@@ -130,6 +158,42 @@ class Events:
             *(column[match].tolist() for column in columns), strict=True
         ):
             yield row(impression(ad_id, shown_at, _COST), click(ad_id, clicked_at))
+
+
+@dataclass(frozen=True)
+class TableEvents:
+    """The keys of a table, and those of the clicks, in the order in which they arrive."""
+
+    table: NDArray[np.int64]
+    stream: NDArray[np.int64]
+
+    def arriving(self) -> Iterator[Impression | Click]:
+        for start in range(0, len(self.table), _CHUNK):
+            yield from map(_of_table, self.table[start : start + _CHUNK].tolist())
+        yield from self._clicks()
+
+    def joined(self) -> Iterator[Row]:
+        """The expected results."""
+        return (row(_of_table(clicked.ad_id), clicked) for clicked in self._clicks())
+
+    def _clicks(self) -> Iterator[Click]:
+        for start in range(0, len(self.stream), _CHUNK):
+            keys = self.stream[start : start + _CHUNK].tolist()
+            for number, ad_id in enumerate(keys, start):
+                yield click(ad_id, FIRST_EVENT_MS + number)
+
+
+def _of_table(ad_id: int) -> Impression:
+    return impression(ad_id, FIRST_EVENT_MS, _COST)
+
+
+def table_events(shape: Shape, clicks: int) -> TableEvents:
+    """Each key of the table once, and `clicks` on random ones."""
+    random = np.random.default_rng(shape.workload.seed)
+    return TableEvents(
+        table=random.permutation(shape.state_rows),
+        stream=random.integers(0, shape.state_rows, clicks),
+    )
 
 
 def events(shape: Shape, records: int) -> Events:

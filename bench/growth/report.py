@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from rich.box import MARKDOWN
 from rich.table import Table
 
+from bench.growth.batches import Steady
 from bench.growth.load import Shape
 from bench.growth.run import Growth
 
@@ -20,6 +21,11 @@ Runs = Mapping[Shape, Growth]
 
 _FIGURES: Sequence[tuple[str, Callable[[Growth], str]]] = (
     ("rows in state", lambda run: f"{run.steady.state_rows:,}"),
+    ("table read, rows/s", lambda run: _of_loading(run, lambda loading: loading.rows_per_second)),
+    (
+        "table read, rows per CPU-second",
+        lambda run: _of_loading(run, lambda loading: loading.rows_per_cpu_second),
+    ),
     ("rows/s, steady", lambda run: f"{run.steady.rows_per_second:,.0f}"),
     ("rows per CPU-second, steady", lambda run: f"{run.steady.rows_per_cpu_second:,.0f}"),
     ("batch, ms", lambda run: f"{run.steady.batch_ms:,.0f}"),
@@ -51,27 +57,37 @@ def named(shape: Shape) -> str:
 
 
 def limits(runs: Runs) -> Iterator[str]:
-    """Each limit with the measured value, against the smallest run of uniform keys."""
-    uniform = {shape: run for shape, run in runs.items() if shape.keys == "uniform"}
-    base = min(uniform, key=lambda shape: shape.state_rows, default=None)
+    """Each limit with the measured value, against the smallest run of its kind."""
     for shape, run in runs.items():
         memory = run.peak_memory_bytes / MEMORY_CAP_BYTES
         yield _line(shape, "peak memory is", memory, "of the cap", memory <= 1)
-        if base is None or shape == base:
+        base = _compared_with(shape, runs)
+        if base is None:
             continue
+        rate = run.steady.rows_per_second / runs[base].steady.rows_per_second
+        least = _ZIPF_SHARE if shape.keys == "zipf" else _THROUGHPUT_SHARE
+        yield _line(shape, "rows/s are", rate, f"of {named(base)}", rate >= least)
         if shape.keys == "uniform":
-            rate = run.steady.rows_per_second / uniform[base].steady.rows_per_second
-            yield _line(shape, "rows/s are", rate, f"of {named(base)}", rate >= _THROUGHPUT_SHARE)
-            evict = _evict_us(run) / _evict_us(uniform[base])
+            evict = _evict_us(run) / _evict_us(runs[base])
             text = "time to evict a row is"
             yield _line(shape, text, evict, f"of {named(base)}", evict <= _EVICTION_FACTOR)
-        elif (twin := Shape(shape.state_rows, "uniform")) in uniform:
-            rate = run.steady.rows_per_second / uniform[twin].steady.rows_per_second
-            yield _line(shape, "rows/s are", rate, f"of {named(twin)}", rate >= _ZIPF_SHARE)
+
+
+def _compared_with(shape: Shape, runs: Runs) -> Shape | None:
+    if shape.keys == "zipf":
+        twin = Shape(shape.state_rows, "uniform")
+        return twin if twin in runs else None
+    same_keys = (other for other in runs if other.keys == shape.keys)
+    base = min(same_keys, key=lambda other: other.state_rows)
+    return None if base == shape else base
 
 
 def _line(shape: Shape, what: str, share: float, of: str, is_kept: bool) -> str:
     return f"{named(shape)}: {what} {share:.0%} {of}{'' if is_kept else ': LIMIT MISSED'}"
+
+
+def _of_loading(run: Growth, figure: Callable[[Steady], float]) -> str:
+    return "-" if run.loading is None else f"{figure(run.loading):,.0f}"
 
 
 def _evict_us(run: Growth) -> float:

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +11,8 @@ from confluent_kafka import Consumer
 
 from bench.backlog import Addressed, produce
 from bench.growth.batches import Batches, Point, Steady, points, steady
-from bench.growth.load import BATCH_ROWS, SIDES, Shape, events
-from bench.load import RowSet, row_of, row_set
+from bench.growth.load import Shape, events, table_events
+from bench.load import Impression, RowSet, row_of, row_set
 from bench.output import new_output
 from bench.running import Running, Task, running
 from bench.streamjoin import Streamjoin, checkpoint_of, socket_of
@@ -46,6 +46,8 @@ class Growth:
     correct: bool
     outputs: int
     expected_outputs: int
+    loading: Steady | None
+    """The batches that read the table, but the first. None: there are none."""
     steady: Steady
     peak_memory_bytes: int
     checkpoint_bytes: int
@@ -58,16 +60,16 @@ class Growth:
 
 
 def measure_growth(shape: Shape, phases: Phases, kafka: EmbeddedKafka, folder: Path) -> Growth:
-    steady_after = max(shape.state_rows, phases.warm_up * BATCH_ROWS)
-    killed_after = steady_after + phases.steady * BATCH_ROWS
+    steady_after = shape.rows_before_steady(phases.warm_up)
+    killed_after = steady_after + phases.steady * shape.batch_rows
     partitions = shape.workload.partitions
     with ExitStack() as opened:
         output = opened.enter_context(new_output(kafka, partitions))
         left, right = f"{output.topic}-left", f"{output.topic}-right"
         opened.enter_context(temporary_topics(kafka, left, right, partitions=partitions))
         task = Task(shape.workload, kafka.bootstrap_servers, left, right, output.topic)
-        records = (killed_after + _BATCHES_AFTER_RESTART * BATCH_ROWS) // SIDES
-        expected = _produce(shape, records, task, kafka)
+        rows = killed_after + _BATCHES_AFTER_RESTART * shape.batch_rows
+        expected = _produce(shape, rows, task, kafka)
         batches = Batches(socket_of(folder))
         with running(_PROGRAM, task, kafka, folder) as run:
             _follow(batches, run, until=lambda: batches.input_rows >= killed_after)
@@ -80,12 +82,13 @@ def measure_growth(shape: Shape, phases: Phases, kafka: EmbeddedKafka, folder: P
             running(_PROGRAM, task, kafka, folder) as again,
         ):
             first_output_at = _first_since(again.started_at, consumer, again)
-            _follow(batches, again, until=lambda: batches.have_read(records))
+            _follow(batches, again, until=lambda: batches.have_read(*shape.records(rows)))
         results = row_set(row_of(record.value) for record in output.records())
     return Growth(
         correct=results == expected,
         outputs=results.count,
         expected_outputs=expected.count,
+        loading=_loading(shape, before_kill),
         steady=steady(before_kill, rows_before=steady_after),
         peak_memory_bytes=max(job.watch.peak_memory_bytes for job in (run, again)),
         checkpoint_bytes=checkpoint_bytes,
@@ -96,16 +99,22 @@ def measure_growth(shape: Shape, phases: Phases, kafka: EmbeddedKafka, folder: P
     )
 
 
-def _produce(shape: Shape, records: int, task: Task, kafka: EmbeddedKafka) -> RowSet:
-    """The expected results of `records` of each side, once they are in Kafka."""
-    arrays = events(shape, records)
+def _loading(shape: Shape, points: Sequence[Point]) -> Steady | None:
+    loading = [point for point in points if point.rows_before < shape.state_rows]
+    return steady(loading, rows_before=0) if shape.is_table and loading else None
+
+
+def _produce(shape: Shape, rows: int, task: Task, kafka: EmbeddedKafka) -> RowSet:
+    """The expected results of `rows` of both sides, once they are in Kafka."""
+    left, right = shape.records(rows)
+    arrays = table_events(shape, right) if shape.is_table else events(shape, left)
 
     def addressed() -> Iterator[Addressed]:
-        for shown, clicked in arrays.arriving():
-            yield Addressed(task.left_topic, shown)
-            yield Addressed(task.right_topic, clicked)
+        for event in arrays.arriving():
+            is_left = isinstance(event, Impression)
+            yield Addressed(task.left_topic if is_left else task.right_topic, event)
 
-    produce(kafka, addressed(), seconds=60 + SIDES * records / _RECORDS_PER_SECOND_AT_LEAST)
+    produce(kafka, addressed(), seconds=60 + rows / _RECORDS_PER_SECOND_AT_LEAST)
     return row_set(arrays.joined())
 
 

@@ -53,7 +53,7 @@ class Profiling:
         self._arguments = arguments
         self._kafka = kafka
         self._console = Console()
-        self._workload = WORKLOADS["inner"]
+        self._workload = WORKLOADS[arguments.workload]
 
     def run(self) -> bool:
         fetch("profiler")
@@ -143,6 +143,7 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.profile", description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000, help="waiting on the left side")
+    parser.add_argument("--workload", choices=("inner", "table"), default="inner")
     parser.add_argument("--rate", type=int, default=0, help="records/s a side, and none waiting")
     parser.add_argument("--after", type=float, default=50, help="seconds from the launch (50)")
     parser.add_argument("--seconds", type=int, default=20, help="that are looked at (20)")

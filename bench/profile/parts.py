@@ -18,13 +18,16 @@ _PARTS: Sequence[tuple[str, str]] = (
     ("join: evict", "evictByTimestamp|removeOldState|evictAndReturn|streamjoin/Eviction"),
     (
         "join: probe the other side",
-        r"getJoinedRows|rangeScan|streamjoin/SlotStore\.read|SlotRows\.(first|next|columns)|JoinState\.(rows|load|slot)\b",
+        r"getJoinedRows|rangeScan|streamjoin/SlotStore\.read|SlotRows\.(first|next|columns)|JoinState\.(rows?|load|slot)\b",
     ),
     (
         "join: store the row",
         r"SymmetricHashJoinStateManagerV4\.append|streamjoin/(SlotStore\.|SlotRows\.|JoinState\.)",
     ),
-    ("join: the rest", "OneSideHashJoiner|StreamingSymmetricHashJoinExec|streamjoin/StreamJoin"),
+    (
+        "join: the rest",
+        "OneSideHashJoiner|StreamingSymmetricHashJoinExec|streamjoin/(StreamJoin|TableJoin)",
+    ),
     ("RocksDB in the background", r"^\[?rocksdb:(low|high|bottom)"),
     ("read from Kafka", "KafkaBatchPartitionReader|KafkaDataConsumer|KafkaConsumer"),
     ("parse JSON", "JsonToStructs|JacksonParser"),

@@ -18,12 +18,14 @@ import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.JoinWindows;
+import org.apache.kafka.streams.kstream.Joined;
 import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.StreamJoined;
 
 /**
- * Impressions and the clicks on them, joined by Kafka Streams.
+ * Impressions, a stream or a table, and the clicks on them, joined by Kafka Streams.
  *
  * <p>Its settings come in a properties file, for Kafka Streams under its own names, for the join
  * under those that begin with "join.".
@@ -67,12 +69,11 @@ public final class Join {
         Serde<Impression> impression = json(Impression.class);
         Serde<Click> click = json(Click.class);
 
-        KStream<String, Impression> shown =
-                builder.stream(
-                        settings.getProperty("join.left"),
-                        Consumed.with(key, impression)
-                                .withTimestampExtractor(
-                                        (record, last) -> ((Impression) record.value()).shownAt));
+        String left = settings.getProperty("join.left");
+        Consumed<String, Impression> byShownAt =
+                Consumed.with(key, impression)
+                        .withTimestampExtractor(
+                                (record, last) -> ((Impression) record.value()).shownAt);
         KStream<String, Click> clicked =
                 builder.stream(
                         settings.getProperty("join.right"),
@@ -80,19 +81,31 @@ public final class Join {
                                 .withTimestampExtractor(
                                         (record, last) -> ((Click) record.value()).clickedAt));
 
-        JoinWindows window =
-                JoinWindows.ofTimeDifferenceAndGrace(
-                                milliseconds(settings, "join.match_window_ms"),
-                                milliseconds(settings, "join.watermark_delay_ms"))
-                        .before(Duration.ZERO);
-        StreamJoined<String, Impression, Click> state = StreamJoined.with(key, impression, click);
-        boolean outer = settings.getProperty("join.type").equals("left_outer");
-        KStream<String, Row> rows =
-                outer
-                        ? shown.leftJoin(clicked, Row::of, window, state)
-                        : shown.join(clicked, Row::of, window, state);
+        KStream<String, Row> rows;
+        if (Boolean.parseBoolean(settings.getProperty("join.table"))) {
+            KTable<String, Impression> table = builder.table(left, byShownAt);
+            Joined<String, Click, Impression> types = Joined.with(key, click, impression);
+            rows = clicked.join(table, (event, shown) -> Row.of(shown, event), types);
+        } else {
+            KStream<String, Impression> shown = builder.stream(left, byShownAt);
+            StreamJoined<String, Impression, Click> state =
+                    StreamJoined.with(key, impression, click);
+            JoinWindows window = window(settings);
+            boolean outer = settings.getProperty("join.type").equals("left_outer");
+            rows =
+                    outer
+                            ? shown.leftJoin(clicked, Row::of, window, state)
+                            : shown.join(clicked, Row::of, window, state);
+        }
         rows.to(settings.getProperty("join.output"), Produced.with(key, json(Row.class)));
         return builder.build();
+    }
+
+    private static JoinWindows window(Properties settings) {
+        return JoinWindows.ofTimeDifferenceAndGrace(
+                        milliseconds(settings, "join.match_window_ms"),
+                        milliseconds(settings, "join.watermark_delay_ms"))
+                .before(Duration.ZERO);
     }
 
     private static Duration milliseconds(Properties settings, String name) {

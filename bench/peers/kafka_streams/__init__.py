@@ -1,4 +1,8 @@
-"""The join in Kafka Streams: windowed stores in RocksDB with changelog topics in Kafka."""
+"""The join in Kafka Streams: stores in RocksDB with changelog topics in Kafka.
+
+A table has one store. Its topic is read before that of the stream, because its records have older
+event times: by default (`max.task.idle.ms=0`) a task waits for records that the broker has.
+"""
 
 import os
 import subprocess
@@ -23,6 +27,7 @@ _GUARANTEES = {
 class KafkaStreams(Program):
     delivery: Delivery
     is_peer: bool = field(default=True, kw_only=True)
+    joins_tables: bool = field(default=True, kw_only=True)
 
     def prepare(self) -> None:
         _JOIN.prepare()
@@ -49,6 +54,7 @@ def settings(task: Task, state: Path, delivery: Delivery) -> Mapping[str, object
         "join.right": task.right_topic,
         "join.output": task.output_topic,
         "join.type": task.workload.join_type,
+        "join.table": str(task.workload.is_table).lower(),
         "join.match_window_ms": task.workload.match_window_ms,
         "join.watermark_delay_ms": task.workload.watermark_delay_ms,
     }

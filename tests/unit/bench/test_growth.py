@@ -9,10 +9,20 @@ import numpy as np
 import pytest
 
 from bench.growth.batches import Batches, Point, points, steady
-from bench.growth.load import BATCH_ROWS, KEYS, SMALLEST_STATE_ROWS, Events, Keys, Shape, events
+from bench.growth.load import (
+    BATCH_ROWS,
+    KEYS,
+    SMALLEST_STATE_ROWS,
+    Events,
+    Keys,
+    Shape,
+    TableEvents,
+    events,
+    table_events,
+)
 from bench.growth.report import MEMORY_CAP_BYTES, limits
 from bench.growth.run import Growth
-from bench.load import joined
+from bench.load import Click, Impression, joined
 from bench.processes import Sample
 from job.protocol.progress import BatchProgress, batch_progress
 from tests.unit.protocol.test_progress import recorded
@@ -50,12 +60,41 @@ def test_state_grows_to_the_wanted_size_and_stays_there_without_late_rows(keys: 
 def test_expected_rows_are_those_of_the_events_that_arrive(keys: Keys) -> None:
     shape = Shape(SMALLEST_STATE_ROWS, keys)
     load = events(shape, 8_000)
-    impressions, clicks = zip(*load.arriving(), strict=True)
+    impressions, clicks = sides(load)
 
     expected = sorted(joined(impressions, clicks, shape.workload))
 
     assert len(expected) > 1_000
     assert expected == sorted(load.joined())
+
+
+def sides(load: Events | TableEvents) -> tuple[list[Impression], list[Click]]:
+    arriving = list(load.arriving())
+    return (
+        [event for event in arriving if isinstance(event, Impression)],
+        [event for event in arriving if isinstance(event, Click)],
+    )
+
+
+def test_table_has_each_key_once_before_the_clicks_on_some_of_them() -> None:
+    shape = Shape(2_000, "table")
+    load = table_events(shape, 500)
+    impressions, clicks = sides(load)
+
+    assert [*impressions, *clicks] == list(load.arriving())
+    assert list(range(2_000)) == sorted(shown.ad_id for shown in impressions)
+    assert 300 < len({clicked.ad_id for clicked in clicks}) < 500 == len(clicks)
+    assert sorted(joined(impressions, clicks, shape.workload)) == sorted(load.joined())
+
+
+def test_steady_batches_of_a_table_have_only_rows_of_the_stream() -> None:
+    table, uniform = Shape(1_000_000, "table"), Shape(1_000_000, "uniform")
+
+    assert BATCH_ROWS == uniform.batch_rows == 2 * table.batch_rows
+    assert 1_000_000 == uniform.rows_before_steady(2)
+    assert 1_000_000 + 2 * table.batch_rows == table.rows_before_steady(2)
+    assert (1_000_000, 200_000) == table.records(table.rows_before_steady(2))
+    assert (500_000, 500_000) == uniform.records(1_000_001)
 
 
 def ended(*seconds: float) -> list[BatchProgress]:
@@ -123,10 +162,11 @@ def test_all_is_read_when_both_sides_are(tmp_path: Path) -> None:
     right = batch.right.model_copy(update={"end_offsets": {0: 3, 1: 3}})
     batches = Batches(tmp_path / "socket")
 
-    assert not batches.have_read(0)
+    assert not batches.have_read(0, 0)
     batches.note([batch.model_copy(update={"left": left, "right": right})])
-    assert batches.have_read(6)
-    assert not batches.have_read(7)
+    assert batches.have_read(7, 6)
+    assert not batches.have_read(7, 7)
+    assert not batches.have_read(8, 6)
 
 
 def grown(**changes: float) -> Growth:
@@ -136,6 +176,7 @@ def grown(**changes: float) -> Growth:
         correct=True,
         outputs=1,
         expected_outputs=1,
+        loading=None,
         steady=replace(measured, **changes),
         peak_memory_bytes=MEMORY_CAP_BYTES,
         checkpoint_bytes=1,
@@ -170,6 +211,17 @@ def test_limit_is_missed_when_it_is_and_not_before() -> None:
     assert "time to evict a row is 152% of uniform, 300,000" in evicts
     assert hot.startswith("zipf, 500,000: rows/s are 50% of uniform, 500,000")
     assert "peak memory is 100% of the cap" in fat
+
+
+def test_large_table_is_compared_with_a_small_one() -> None:
+    small, large = Shape(100_000, "table"), Shape(500_000, "table")
+    base, slow = grown(rows_per_second=100.0), grown(rows_per_second=79.0, evict_ms=999.0)
+
+    lines = list(limits({BASE: grown(), small: base, large: slow}))
+
+    assert ["table, 500,000: rows/s are 79% of table, 100,000: LIMIT MISSED"] == [
+        line for line in lines if "MISSED" in line
+    ]
 
 
 def test_hot_keys_are_compared_with_uniform_ones_at_the_same_size() -> None:

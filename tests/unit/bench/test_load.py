@@ -1,10 +1,12 @@
 """The load of the benchmark, and the comparison of results. Each run checks the expected ones."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from bench.figures import Spread, percentile
+from bench.latency import Stream
 from bench.load import (
     FIRST_EVENT_MS,
     HOUR_MS,
@@ -23,8 +25,10 @@ from bench.load import (
     row_of,
     row_set,
 )
+from bench.running import Task
 
 INNER, LEFT_OUTER, UNEVEN = (WORKLOADS[name] for name in ("inner", "left_outer", "uneven"))
+TABLE = WORKLOADS["table"]
 ROW = Row(ad_id=7, campaign="c7", user="u7", shown_at=1_000, clicked_at=2_000)
 OTHER = ROW._replace(ad_id=8)
 
@@ -152,6 +156,31 @@ def test_uneven_partitions_are_in_order_and_differ_in_their_event_times() -> Non
     assert HOUR_MS // 2 == shown[0][5_000]
     assert 9_000 == sum(at < 300_000 for at in shown[1])
     assert all(0.99 * HOUR_MS < at[-1] < HOUR_MS for at in shown)
+
+
+def test_clicks_on_a_table_are_joined_whatever_their_times_and_come_after_it() -> None:
+    impressions, clicks = events(TABLE, 5_000)
+    without_window = replace(TABLE, match_window_ms=0)
+
+    assert 5_000 == len(impressions) == len(clicks)
+    assert 5_000 == row_set(joined(impressions, clicks, without_window)).count
+    assert max(event.shown_at for event in impressions) < min(event.clicked_at for event in clicks)
+
+
+def test_keys_of_a_table_and_of_its_stream_come_in_random_order() -> None:
+    for side in events(TABLE, 5_000):
+        ids = [event.ad_id for event in side]
+        rising = sum(later > earlier for earlier, later in pairwise(ids))
+
+        assert 2_300 < rising < 2_700
+
+
+def test_stream_writes_the_rows_of_a_table_again_without_a_change() -> None:
+    stream = Stream(Task(TABLE, "127.0.0.1:9092", "table", "clicks", "out"), rate=1_000)
+    (first, clicked), (again, later) = stream.pair(7), stream.pair(100_007)
+
+    assert first == again
+    assert (clicked.ad_id, clicked.clicked_at + 100_000) == (later.ad_id, later.clicked_at)
 
 
 # Figures

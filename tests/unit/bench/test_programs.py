@@ -1,20 +1,25 @@
 """The measured programs have the same guarantees. Each run checks their results."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bench.__main__ import main
 from bench.load import WORKLOADS, events
 from bench.peers import flink, kafka_streams
 from bench.programs import PROGRAMS
 from bench.running import Task
 from bench.streamjoin import join_spec
 from job.plan.tuning import SINK_OPTIONS
+from job.spec.engine import Engine
+from job.spec.join_conditions import JoinType
 from job.spec.output import Delivery
 from job.spec.spec import spec_from_yaml
 
 INNER = WORKLOADS["inner"]
 TASK = Task(INNER, "127.0.0.1:9092", "shown", "clicked", "out")
+TABLE_TASK = replace(TASK, workload=WORKLOADS["table"])
 
 
 # Streamjoin
@@ -34,7 +39,23 @@ def test_spec_deduplicates_both_sides_by_ids_that_occur_once() -> None:
         assert len(ids) == len(set(ids))
 
 
+@pytest.mark.parametrize("engine", Engine)
+def test_spec_of_a_table_has_the_table_on_the_left(engine: Engine) -> None:
+    text = join_spec(TABLE_TASK, Path("/checkpoint"), Delivery.EXACTLY_ONCE, engine)
+    spec = spec_from_yaml(text, {})
+
+    assert spec.left.table is not None
+    assert (None, JoinType.INNER) == (spec.right.table, spec.join.type)
+
+
 # Kafka Streams
+
+
+def test_kafka_streams_joins_a_table_where_streamjoin_does() -> None:
+    for task, is_table in ((TASK, "false"), (TABLE_TASK, "true")):
+        settings = kafka_streams.settings(task, Path("/state"), Delivery.EXACTLY_ONCE)
+
+        assert is_table == settings["join.table"]
 
 
 @pytest.mark.parametrize(
@@ -72,6 +93,17 @@ def statements(task: Task, delivery: Delivery) -> list[str]:
 
 
 # All programs
+
+
+def test_program_without_tables_does_not_run_a_workload_with_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["bench", "--workload", "table", "--program", "bare-spark"])
+
+    with pytest.raises(SystemExit):
+        main()
+
+    assert "bare-spark does not run the workload table" in capsys.readouterr().err
 
 
 def test_only_other_systems_may_lose_rows() -> None:
