@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 
+from deploy.local.demo_joins import STREAMS
 from deploy.local.demo_topics import Feed
 from job.errors import StreamjoinError
 
@@ -18,7 +19,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the same way as Ctrl-C
     servers = os.environ.get("KAFKA_BOOTSTRAP_SERVERS", "localhost:9092")
     try:
-        with Feed(servers, seconds=None) as feed:
+        with Feed(servers, STREAMS, seconds=None) as feed:
             while not feed.is_done:
                 time.sleep(POLL_SECONDS)
     except KeyboardInterrupt:

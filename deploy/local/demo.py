@@ -2,6 +2,7 @@
 
     python -m deploy.local.demo                 until Ctrl-C
     python -m deploy.local.demo --seconds 60    ends by itself and checks every result
+    python -m deploy.local.demo --demo table    a stream and a table, instead of two streams
 
 It uses the public interfaces: `streamjoin run`, `streamjoin-service` and its HTTP API.
 """
@@ -18,7 +19,7 @@ from datetime import UTC, datetime
 from rich.console import Console
 
 from deploy.local.demo_check import CheckResult, check_result
-from deploy.local.demo_load import WATERMARK_DELAY_MS
+from deploy.local.demo_joins import JOINS, DemoJoin
 from deploy.local.demo_screen import Snapshot, result_table, step
 from deploy.local.demo_service import Figures
 from deploy.local.demo_system import System, engine_note, start_system
@@ -28,7 +29,7 @@ from job.errors import JobUnavailableError, StreamjoinError
 from job.spec.engine import Engine
 
 POLL_SECONDS = 0.5
-# Time for the job to read the remaining records and to close the last windows.
+# Time for the job to read the remaining records and to emit the last results.
 CLOSING_SECONDS = 180.0
 INTERRUPTED = 130
 
@@ -41,7 +42,7 @@ def main() -> int:
     try:
         with ExitStack() as running:
             try:
-                result = demo(running, console, seconds, arguments.engine)
+                result = demo(running, console, JOINS[arguments.demo], arguments.engine, seconds)
             finally:
                 _ignore_signals()
     except KeyboardInterrupt:
@@ -54,32 +55,42 @@ def main() -> int:
     return report_result(result, console)
 
 
-def demo(running: ExitStack, console: Console, seconds: int | None, engine: Engine) -> CheckResult:
+def demo(
+    running: ExitStack, console: Console, join: DemoJoin, engine: Engine, seconds: int | None
+) -> CheckResult:
     """Start everything and show it. A run with an end returns the comparison of its results."""
-    console.print(engine_note(engine), soft_wrap=True, markup=False)
-    system = start_system(running, console, is_endless=seconds is None, engine=engine)
+    console.print(engine_note(join, engine), soft_wrap=True, markup=False)
+    system = start_system(running, console, join, engine, is_endless=seconds is None)
     servers = system.kafka.bootstrap_servers
-    tail = running.enter_context(output_tail(servers))
-    with Feed(servers, seconds) as feed, live_screen(console) as show:
-        watch = Watch(system, feed, tail, show)
+    tail = running.enter_context(output_tail(servers, join))
+    with Feed(servers, join, seconds) as feed, live_screen(console) as show:
+        watch = Watch(join, system, feed, tail, show)
         phase = "until Ctrl-C" if seconds is None else f"sending for {seconds} s"
         watch.until(lambda _: feed.is_done, phase)
-        closed_ms = feed.close_windows() - WATERMARK_DELAY_MS
-        last = watch.until(
-            lambda now: _has_finished(now, closed_ms),
-            "closing the last windows",
-            deadline=time.monotonic() + CLOSING_SECONDS,
+        deadline = time.monotonic() + CLOSING_SECONDS
+        # The closing orders must get the newest rows of the table, in either engine.
+        watch.until(lambda _: system.has_read(feed.ends), "reading the rest", deadline=deadline)
+        closing = join.closing(feed.newest_ms)
+        feed.send_last(closing.records)
+        watch.until(
+            lambda now: _has_reached(now, closing.watermark_ms) and system.has_read(feed.ends),
+            "emitting the last results",
+            deadline=deadline,
         )
+    # After the last look at the offsets: the counts of an earlier answer may lack the last batch.
+    last = system.figures()
     if last is None:
         raise JobUnavailableError(f"the service at {system.addresses.service} does not answer")
     with step(console, "output topic read and compared"):
-        return check_result(feed.delivered, output_rows(servers), last)
+        output = output_rows(servers, topic=join.output_topic)
+        return check_result(join, engine, feed.delivered, output, last)
 
 
 @dataclass(frozen=True)
 class Watch:
     """Polls the system and shows its state."""
 
+    join: DemoJoin
     system: System
     feed: Feed
     tail: OutputTail
@@ -92,19 +103,20 @@ class Watch:
         phase: str,
         *,
         deadline: float | None = None,
-    ) -> Figures | None:
-        """Poll until the condition holds or the deadline passes; returns the last figures."""
+    ) -> None:
+        """Poll until the condition holds or the deadline passes."""
         while True:
             now = self.system.figures()
             is_met = condition(now)
             self.tail.read_on()
             self.show(self._snapshot(phase, now))
             if is_met or (deadline is not None and time.monotonic() > deadline):
-                return now
+                return
             time.sleep(POLL_SECONDS)
 
     def _snapshot(self, phase: str, now: Figures | None) -> Snapshot:
         return Snapshot(
+            join=self.join,
             at=datetime.now(UTC),
             phase=phase,
             elapsed_seconds=time.monotonic() - self.start,
@@ -128,11 +140,13 @@ def report_result(result: CheckResult, console: Console) -> int:
     return 1
 
 
-def _has_finished(now: Figures | None, closed_ms: int) -> bool:
-    """Whether all records are read and the watermark has reached the closing records."""
+def _has_reached(now: Figures | None, watermark_ms: int | None) -> bool:
+    """Whether the watermark of the query has reached this time. None: it need not."""
+    if watermark_ms is None:
+        return True
     if now is None or now.query.watermark is None:
         return False
-    return now.lag == 0 and round(now.query.watermark.timestamp() * 1000) >= closed_ms
+    return round(now.query.watermark.timestamp() * 1000) >= watermark_ms
 
 
 def _arguments() -> argparse.Namespace:
@@ -142,6 +156,7 @@ def _arguments() -> argparse.Namespace:
         type=_positive,
         help="produce records for this long, then check the results and end",
     )
+    parser.add_argument("--demo", choices=list(JOINS), default="streams")
     parser.add_argument("--engine", type=Engine, choices=list(Engine), default=Engine.MICRO_BATCH)
     return parser.parse_args()
 

@@ -8,16 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from deploy.local.demo_load import (
-    SIDES,
-    TOPICS,
-    BadRecord,
-    Delivered,
-    OutputRow,
-    Side,
-    expected_rows,
-)
+from deploy.local.demo_joins import DemoJoin
+from deploy.local.demo_load import SIDES, BadRecord, Delivered, OutputRow, Side
 from deploy.local.demo_service import Figures
+from job.spec.engine import Engine
 
 DIFFERENCES_SHOWN = 5
 
@@ -28,12 +22,14 @@ class Differences:
     unexpected: Sequence[OutputRow]
     repeated: Sequence[OutputRow]
     """Expected rows that occur again with the same id."""
+    outdated: Sequence[OutputRow] = ()
+    """Rows with an older row of the table than the one that their record must get."""
 
     def __str__(self) -> str:
         """The first rows of each kind."""
         return "\n".join(
             line
-            for name in ("missing", "unexpected", "repeated")
+            for name in ("missing", "unexpected", "repeated", "outdated")
             for line in _listed(name, getattr(self, name))
         )
 
@@ -58,20 +54,25 @@ class CheckResult:
 
 
 def check_result(
-    delivered: Sequence[Delivered], output: Sequence[OutputRow], figures: Figures
+    join: DemoJoin,
+    engine: Engine,
+    delivered: Sequence[Delivered],
+    output: Sequence[OutputRow],
+    figures: Figures,
 ) -> CheckResult:
-    expected = expected_rows(delivered)
-    different = differences(expected, output)
+    expected = join.expected(delivered, output, engine)
+    different = replace(differences(expected.rows, output), outdated=expected.outdated)
     restarts = figures.metric("query_restarts_total")
     findings = [
-        _equal("output rows", len(expected), len(output) - len(different.repeated)),
+        _equal("output rows", len(expected.rows), len(output) - len(different.repeated)),
         _equal("  missing", 0, len(different.missing)),
         _equal("  unexpected", 0, len(different.unexpected)),
         # Repeated rows are allowed only after a restart.
         _excused(_equal("  repeated", 0, len(different.repeated)), restarts),
+        *([_equal("  outdated", 0, len(different.outdated))] if join.table else []),
         _equal("late rows", 0, figures.metric("late_rows_total")),
         # Counts of a batch are lost if the JVM is killed before it reports them.
-        *(_excused(finding, restarts) for finding in _counted(delivered, output, figures)),
+        *(_excused(finding, restarts) for finding in _counted(join, delivered, output, figures)),
     ]
     return CheckResult(findings, different)
 
@@ -88,15 +89,17 @@ def differences(expected: Iterable[OutputRow], found: Iterable[OutputRow]) -> Di
 
 
 def _counted(
-    delivered: Iterable[Delivered], output: Sequence[OutputRow], figures: Figures
+    join: DemoJoin, delivered: Iterable[Delivered], output: Sequence[OutputRow], figures: Figures
 ) -> Iterable[Finding]:
     """Counts reported by the job."""
     written = figures.metric("output_records_total")
     yield _equal("rows out, by the job's count", len(output), written)
-    yield from _counted_inputs(delivered, figures)
+    yield from _counted_inputs(join, delivered, figures)
 
 
-def _counted_inputs(delivered: Iterable[Delivered], figures: Figures) -> list[Finding]:
+def _counted_inputs(
+    join: DemoJoin, delivered: Iterable[Delivered], figures: Figures
+) -> list[Finding]:
     """Input counts that the job must report."""
     records: Counter[Side] = Counter()
     null_keys: Counter[Side] = Counter()
@@ -106,13 +109,15 @@ def _counted_inputs(delivered: Iterable[Delivered], figures: Figures) -> list[Fi
         records[side] += 1
         if isinstance(record, BadRecord):
             bad[side, record.reason] += 1
-        elif record.ad_id is None:
+        elif record.has_null_key:
             null_keys[side] += 1
     return [
         finding
         for side in SIDES
         for finding in (
-            _equal(f"{TOPICS[side]} read", records[side], figures.query.side(side).input_records),
+            _equal(
+                f"{join.topics[side]} read", records[side], figures.query.side(side).input_records
+            ),
             _equal(
                 "  null keys",
                 null_keys[side],
@@ -149,6 +154,7 @@ def _rows(counted: Mapping[OutputRow, int]) -> list[OutputRow]:
 
 def _listed(name: str, rows: Sequence[OutputRow]) -> Iterable[str]:
     for row in rows[:DIFFERENCES_SHOWN]:
-        yield f"{name}: {row.id} key {row.key} {row.value}"
+        match = "" if row.match is None else f" match {row.match}"
+        yield f"{name}: {row.id} key {row.key} {row.value}{match}"
     if len(rows) > DIFFERENCES_SHOWN:
         yield f"{name}: and {len(rows) - DIFFERENCES_SHOWN:,} more"

@@ -1,5 +1,5 @@
-"""The records of the demo, and the results that the join must emit for them. Pure: no Kafka, no
-clock, no import of the job.
+"""The records of the demo with two streams, and the results that the join must emit for them. Pure:
+no Kafka, no clock, no import of the job.
 
 The expected results are computed here from the rules in the documentation, without code of the job,
 so that the demo detects wrong results.
@@ -7,13 +7,13 @@ so that the demo detects wrong results.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
-from typing import ClassVar, Literal, TypeVar
+from typing import ClassVar, Literal, Protocol, TypeVar
 
 T = TypeVar("T")
 Side = Literal["left", "right"]
@@ -66,6 +66,24 @@ DAY_MS = 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+class Record(Protocol):
+    """A record that the demo sends."""
+
+    @property
+    def side(self) -> Side: ...
+
+    @property
+    def key(self) -> str | None:
+        """The key of the Kafka record."""
+
+    @property
+    def value(self) -> bytes | None: ...
+
+    @property
+    def has_null_key(self) -> bool:
+        """Whether the job must count it as a record with a null in its join key."""
+
+
 @dataclass(frozen=True)
 class Impression:
     side: ClassVar[Side] = "left"
@@ -73,6 +91,14 @@ class Impression:
     event_time_ms: int
     campaign: str | None = "spring"
     cost: float = 1.0
+
+    @property
+    def key(self) -> str | None:
+        return None if self.ad_id is None else str(self.ad_id)
+
+    @property
+    def has_null_key(self) -> bool:
+        return self.ad_id is None
 
     @property
     def fields(self) -> dict[str, object]:
@@ -86,7 +112,7 @@ class Impression:
 
     @property
     def value(self) -> bytes:
-        return _json(self.fields)
+        return json_bytes(self.fields)
 
 
 @dataclass(frozen=True)
@@ -97,13 +123,21 @@ class Click:
     user: str | None = "ada"
 
     @property
+    def key(self) -> str | None:
+        return None if self.ad_id is None else str(self.ad_id)
+
+    @property
+    def has_null_key(self) -> bool:
+        return self.ad_id is None
+
+    @property
     def fields(self) -> dict[str, object]:
         # Epoch milliseconds and ISO-8601: the job reads both.
         return {"ad_id": self.ad_id, "clicked_at": self.event_time_ms, "user": self.user}
 
     @property
     def value(self) -> bytes:
-        return _json(self.fields)
+        return json_bytes(self.fields)
 
 
 @dataclass(frozen=True)
@@ -113,11 +147,11 @@ class BadRecord:
     side: Side
     reason: str
     value: bytes | None
-    ad_id: ClassVar[None] = None
+    key: str | None = None
+    has_null_key: ClassVar[bool] = False
 
 
 Row = Impression | Click
-Record = Row | BadRecord
 
 
 @dataclass(frozen=True)
@@ -127,6 +161,8 @@ class Delivered:
     record: Record
     partition: int
     offset: int
+    sent_after: int = 0
+    """Number of records that the broker had acknowledged before this record was sent."""
 
 
 @dataclass(frozen=True)
@@ -136,23 +172,43 @@ class OutputRow:
     key: str | None
     value: str
     """The value as JSON."""
+    match: str | None = None
+    """The header streamjoin-match of a join with a table."""
 
 
-def demo_records(start_ms: int, seed: int = SEED) -> Iterator[tuple[int, Record]]:
+@dataclass(frozen=True)
+class Expected:
+    rows: Sequence[OutputRow]
+    """The rows that the join must emit, in no particular order."""
+    outdated: Sequence[OutputRow] = ()
+    """Those of them, as the join has emitted them, that have an older row of the table than the one
+    that their record must get."""
+
+
+def demo_records(start_ms: int, seed: int = SEED) -> Iterator[tuple[int, Row | BadRecord]]:
     """The records in order of arrival, each with its time of arrival; endless. The same seed and
     start give the same records.
 
     A record arrives up to OUT_OF_ORDER_MS after its event time.
     """
-    dice, number_of = Random(seed), count()  # noqa: S311  # sample data
-    waiting: list[tuple[int, int, Record]] = []
-    for ad_id in count(1):
-        now_ms = start_ms + ad_id * 1000 // IMPRESSIONS_PER_SECOND
+    dice = Random(seed)  # noqa: S311  # sample data
+    ads = ((ad_id, start_ms + ad_id * 1000 // IMPRESSIONS_PER_SECOND) for ad_id in count(1))
+    return in_order_of_arrival((now_ms, _arriving(ad_id, now_ms, dice)) for ad_id, now_ms in ads)
+
+
+def in_order_of_arrival(
+    groups: Iterable[tuple[int, Iterable[tuple[int, T]]]],
+) -> Iterator[tuple[int, T]]:
+    """The records of all groups, each with its time of arrival. A group has the time before which
+    none of its records arrives; the groups are in the order of these times."""
+    number_of = count()
+    waiting: list[tuple[int, int, T]] = []
+    for now_ms, arriving in groups:
         while waiting and waiting[0][0] < now_ms:
             arrival_ms, _, record = heappop(waiting)
             yield arrival_ms, record
-        for record in _of_one_ad(ad_id, now_ms, dice):
-            heappush(waiting, (_arrival_ms(record, now_ms, dice), next(number_of), record))
+        for arrival_ms, record in arriving:
+            heappush(waiting, (arrival_ms, next(number_of), record))
 
 
 def closing_pair(newest_ms: int) -> tuple[Impression, Click]:
@@ -193,24 +249,29 @@ def _damaged(good: Row, event_time: str, reason: str) -> bytes | None:
         case "malformed_json":
             return good.value[:-7]
         case "schema_mismatch":
-            return _json({**good.fields, "ad_id": "seven"})
+            return json_bytes({**good.fields, "ad_id": "seven"})
         case "missing_event_time":
-            return _json({name: v for name, v in good.fields.items() if name != event_time})
+            return json_bytes({name: v for name, v in good.fields.items() if name != event_time})
         case "unparsable_event_time":
-            return _json({**good.fields, event_time: "yesterday"})
+            return json_bytes({**good.fields, event_time: "yesterday"})
         case "absurd_event_time":
-            return _json({**good.fields, event_time: YEAR_10000_MS})
+            return json_bytes({**good.fields, event_time: YEAR_10000_MS})
         case "future_event_time":
-            return _json({**good.fields, event_time: good.event_time_ms + DAY_MS})
+            return json_bytes({**good.fields, event_time: good.event_time_ms + DAY_MS})
     raise ValueError(f"unknown reason: {reason}")
 
 
-def _of_one_ad(ad_id: int, shown_at_ms: int, dice: Random) -> Iterator[Record]:
+def _arriving(ad_id: int, now_ms: int, dice: Random) -> Iterator[tuple[int, Row | BadRecord]]:
+    for record in _of_one_ad(ad_id, now_ms, dice):
+        yield _arrival_ms(record, now_ms, dice), record
+
+
+def _of_one_ad(ad_id: int, shown_at_ms: int, dice: Random) -> Iterator[Row | BadRecord]:
     """The events of one ad: shown, clicked or not, and sometimes a defect."""
     impression = Impression(
         None if dice.random() < NO_AD_ID else ad_id,
         shown_at_ms,
-        _drawn(CAMPAIGNS, dice),
+        drawn(CAMPAIGNS, dice),
         0.0 if dice.random() < COSTS_NOTHING else round(dice.uniform(0.01, 2), 2),
     )
     yield impression
@@ -218,17 +279,17 @@ def _of_one_ad(ad_id: int, shown_at_ms: int, dice: Random) -> Iterator[Record]:
         yield replace(impression, event_time_ms=shown_at_ms + dice.randint(0, MATCH_AFTER_MS))
     if dice.random() >= NEVER_CLICKED:
         for _ in range(2 if dice.random() < CLICKED_TWICE else 1):
-            clicked_at_ms = shown_at_ms + dice.randint(*_drawn(CLICK_DELAYS_MS, dice))
-            yield Click(impression.ad_id, clicked_at_ms, _drawn(USERS, dice))
+            clicked_at_ms = shown_at_ms + dice.randint(*drawn(CLICK_DELAYS_MS, dice))
+            yield Click(impression.ad_id, clicked_at_ms, drawn(USERS, dice))
     if dice.random() < BAD_RECORD:
         yield bad_record(dice.choice(SIDES), dice.choice(BAD_REASONS), shown_at_ms)
 
 
-def _drawn(weights: Mapping[T, int], dice: Random) -> T:
+def drawn(weights: Mapping[T, int], dice: Random) -> T:
     return dice.choices(list(weights), list(weights.values()))[0]
 
 
-def _arrival_ms(record: Record, now_ms: int, dice: Random) -> int:
+def _arrival_ms(record: Row | BadRecord, now_ms: int, dice: Random) -> int:
     if isinstance(record, BadRecord):
         return now_ms
     # Not before now: earlier records have already been returned.
@@ -273,14 +334,15 @@ def _output_row(left: Delivered, right: Delivered | None) -> OutputRow:
         "clicked_at": iso_time(click.event_time_ms) if click else None,
     }
     return OutputRow(
-        id=f"{_place(left)}|{_place(right) if right else ''}",
-        key=None if impression.ad_id is None else str(impression.ad_id),
-        value=_json(columns).decode(),
+        id=f"{place(left, TOPICS)}|{place(right, TOPICS) if right else ''}",
+        key=impression.key,
+        value=json_bytes(columns).decode(),
     )
 
 
-def _place(row: Delivered) -> str:
-    return f"{TOPICS[row.record.side]}/{row.partition}/{row.offset}"
+def place(row: Delivered, topics: Mapping[Side, str]) -> str:
+    """The place of a record as the headers of a result name it."""
+    return f"{topics[row.record.side]}/{row.partition}/{row.offset}"
 
 
 def _passes_output_filter(row: OutputRow) -> bool:
@@ -288,5 +350,5 @@ def _passes_output_filter(row: OutputRow) -> bool:
     return json.loads(row.value)["campaign"] not in {None, "test"}
 
 
-def _json(fields: Mapping[str, object]) -> bytes:
+def json_bytes(fields: Mapping[str, object]) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode()

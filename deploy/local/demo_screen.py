@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.local.demo_check import CheckResult, Finding
+from deploy.local.demo_joins import DemoJoin
 from deploy.local.demo_load import SIDES, Side
 from deploy.local.demo_service import Figures
 from job.api.screen import headline, query_table, sides_table
@@ -38,6 +39,7 @@ class Addresses:
 class Snapshot:
     """State of the demo at one point in time."""
 
+    join: DemoJoin
     at: datetime
     phase: str
     elapsed_seconds: float
@@ -49,17 +51,16 @@ class Snapshot:
 
     def rendered(self, height: int) -> RenderableType:
         minutes, seconds = divmod(int(self.elapsed_seconds), 60)
-        question = "which impressions were clicked within 10 s?"
         rows = max(SAMPLE_ROWS_MIN, min(SAMPLE_ROWS_MAX, height - OTHER_LINES))
         return Group(
             headline(
-                Text.assemble(("Streamjoin  ", "bold"), question),
+                Text.assemble(("Streamjoin  ", "bold"), self.join.question),
                 f"{self.phase}  {minutes}:{seconds:02}",
             ),
             *self._job(),
             "",
             _sample(self, rows),
-            _addresses(self.addresses),
+            _addresses(self),
         )
 
     def _job(self) -> Iterator[RenderableType]:
@@ -109,42 +110,35 @@ def _mark(finding: Finding) -> Text:
 def _sample(snapshot: Snapshot, height: int) -> RenderableType:
     """Two thirds matched rows, one third unmatched: these come in bursts, when windows end."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    table.add_column("ad_id", justify="right", width=8)
-    table.add_column("campaign", width=10)
-    table.add_column("user", width=10)
-    table.add_column("shown_at", width=12)
-    table.add_column("clicked_at", width=14)
+    columns = snapshot.join.columns
+    for number, (name, width) in enumerate(columns.items()):
+        table.add_column(name, justify="left" if number else "right", width=width)
     unmatched = max(1, height // 3)
-    _add_rows(table, snapshot.newest_matched, height - unmatched, style="")
-    _add_rows(table, snapshot.newest_unmatched, unmatched, style="dim")
+    for newest, rows, style in (
+        (snapshot.newest_matched, height - unmatched, ""),
+        (snapshot.newest_unmatched, unmatched, "dim"),
+    ):
+        for row in newest[-rows:]:
+            table.add_row(*(_cell(name, row.get(name)) for name in columns), style=style)
+        # Constant height: a growing table flickers.
+        for _ in range(rows - len(newest)):
+            table.add_row()
     return table
 
 
-def _add_rows(table: Table, newest: Sequence[Row], height: int, *, style: str) -> None:
-    rows = newest[-height:]
-    for row in rows:
-        names = ("ad_id", "campaign", "user")
-        times = (_clock(row.get("shown_at")), _clock(row.get("clicked_at")))
-        table.add_row(*(_cell(row.get(name)) for name in names), *times, style=style)
-    # Constant height: a growing table flickers.
-    for _ in range(height - len(rows)):
-        table.add_row()
-
-
-def _addresses(addresses: Addresses) -> RenderableType:
+def _addresses(snapshot: Snapshot) -> RenderableType:
+    addresses = snapshot.addresses
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="dim", width=14)
     table.add_column(overflow="fold")
     table.add_row("status page", f"{addresses.service}/  also /v1/query  /metrics  /openapi.json")
-    table.add_row("Kafka", f"{addresses.broker}  impressions + clicks → attributed")
+    table.add_row("Kafka", f"{addresses.broker}  {snapshot.join.topics_text}")
     table.add_row("logs", Text.assemble(addresses.folder, ("   Ctrl-C stops everything", "dim")))
     return table
 
 
-def _clock(iso: object) -> str:
-    """Time of day of an ISO timestamp."""
-    return iso[11:23] if isinstance(iso, str) else "never"
-
-
-def _cell(value: object) -> str:
+def _cell(column: str, value: object) -> str:
+    """The value; of an ISO timestamp the time of day."""
+    if column.endswith("_at"):
+        return value[11:23] if isinstance(value, str) else "never"
     return MISSING if value is None else str(value)

@@ -41,12 +41,6 @@ class Figures:
             if name == "streamjoin_bad_records_total" and value and ("side", side) in labels
         }
 
-    @property
-    def lag(self) -> int | None:
-        behind = [self.query.side(side).offsets_behind_latest_total for side in SIDES]
-        known = [records for records in behind if records is not None]
-        return sum(known) if known else None
-
 
 def figures(url: str) -> Figures | None:
     """The current figures. None: the service, or the job behind it, does not answer."""
@@ -54,6 +48,20 @@ def figures(url: str) -> Figures | None:
         return Figures(_client(url).query(), _samples(_metrics(url)))
     except (StreamjoinError, OSError, http.client.HTTPException):
         return None
+
+
+def has_read(url: str, ends: Mapping[tuple[Side, int], int]) -> bool:
+    """Whether the job has read each partition up to this offset. False if it does not answer."""
+    try:
+        offsets = _client(url).offsets()
+    except (StreamjoinError, OSError, http.client.HTTPException):
+        return False
+    read = {
+        (side, int(number)): partition.read or 0
+        for side in SIDES
+        for number, partition in offsets.side(side).partitions.items()
+    }
+    return all(read.get(place, 0) >= end for place, end in ends.items())
 
 
 @cache

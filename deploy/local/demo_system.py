@@ -16,9 +16,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from deploy.local.demo_load import OUTPUT_TOPIC, TOPICS
+from deploy.local.demo_joins import DemoJoin
+from deploy.local.demo_load import Side
 from deploy.local.demo_screen import Addresses, step
-from deploy.local.demo_service import Figures, figures
+from deploy.local.demo_service import Figures, figures, has_read
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.ports import HOST
 from deploy.local.processes import last_lines, start_child, stop_child
@@ -27,7 +28,6 @@ from job.installation.java import java_home
 from job.spec.engine import Engine
 
 RUNS = Path(__file__).parents[2] / "data" / "demo"
-SPEC = Path(__file__).with_name("demo.yaml")
 PROGRAMS = Path(sys.executable).parent
 # The service's default port, then the ports after it.
 SERVICE_PORTS = range(8080, 8180)
@@ -35,6 +35,7 @@ SERVICE_PORTS = range(8080, 8180)
 PARTITIONS = 4
 # A demo that runs for days must not fill the disk: this is some hours of its records.
 ENDLESS_TOPIC = {"retention.bytes": "67108864", "segment.bytes": "16777216"}
+TABLE_TOPIC = {"cleanup.policy": "compact", "segment.bytes": "16777216"}
 DRIVER_MEMORY = "1g"
 
 # An idle machine takes 6 s; a shared one several times that.
@@ -81,20 +82,33 @@ class System:
             raise QueryError(f"{reason}\n{_end_of(self.job.log)}", retryable=False)
         return now
 
+    def has_read(self, ends: Mapping[tuple[Side, int], int]) -> bool:
+        """Whether the job has read each partition up to this offset."""
+        return has_read(self.addresses.service, ends)
+
 
 def start_system(
-    running: ExitStack, console: Console, *, is_endless: bool, engine: Engine
+    running: ExitStack, console: Console, join: DemoJoin, engine: Engine, *, is_endless: bool
 ) -> System:
     """Start all processes and wait until the query is RUNNING; `running` stops them."""
     folder = running.enter_context(run_folder(RUNS))
     kafka = running.enter_context(_broker(folder / "kafka", console))
-    with step(console, "topics impressions, clicks, attributed"):
-        topics = dict.fromkeys([*TOPICS.values(), OUTPUT_TOPIC], PARTITIONS)
-        kafka.create_topics(topics, config=ENDLESS_TOPIC if is_endless else None)
+    names = [*join.topics.values(), join.output_topic]
+    with step(console, f"topics {', '.join(names)}"):
+        tables = [] if join.table is None else [join.topics[join.table]]
+        streams = [name for name in names if name not in tables]
+        config = ENDLESS_TOPIC if is_endless else None
+        kafka.create_topics(streams, partitions=PARTITIONS, config=config)
+        if tables:
+            kafka.create_topics(tables, partitions=PARTITIONS, config=TABLE_TOPIC)
     environment = _environment(kafka.bootstrap_servers, folder)
     job = running.enter_context(
         _program(
-            "job", ["streamjoin", "run", spec_file(folder, engine)], folder, environment, console
+            "job",
+            ["streamjoin", "run", spec_file(folder, join, engine)],
+            folder,
+            environment,
+            console,
         )
     )
     service, url = _started_service(running, folder, environment, console)
@@ -104,25 +118,25 @@ def start_system(
     return system
 
 
-def engine_note(engine: Engine) -> str:
+def engine_note(join: DemoJoin, engine: Engine) -> str:
     """The engine of the run, and the command for the other one."""
     if engine is Engine.MICRO_BATCH:
         return (
             "Engine micro_batch, the default. For results within milliseconds instead of a second: "
-            "make run ENGINE=real_time"
+            f"{join.command} ENGINE=real_time"
         )
     return (
         "Engine real_time: results within milliseconds (docs/real-time.md). The default engine, "
-        "micro_batch: make run"
+        f"micro_batch: {join.command}"
     )
 
 
-def spec_file(folder: Path, engine: Engine) -> Path:
+def spec_file(folder: Path, join: DemoJoin, engine: Engine) -> Path:
     """The demo's spec, with the changes that the engine needs."""
     if engine is Engine.MICRO_BATCH:
-        return SPEC
-    text = SPEC.read_text(encoding="utf-8")
-    spec = folder / SPEC.name
+        return join.spec
+    text = join.spec.read_text(encoding="utf-8")
+    spec = folder / join.spec.name
     settings = "real_time: {checkpoint_interval: 5s}"
     spec.write_text(f"{text.rstrip()}\nengine: {engine}\n{settings}\n", encoding="utf-8")
     return spec

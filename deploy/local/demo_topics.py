@@ -22,21 +22,13 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from deploy.local.demo_load import (
-    OUTPUT_TOPIC,
-    TOPICS,
-    BadRecord,
-    Delivered,
-    OutputRow,
-    Record,
-    Side,
-    closing_pair,
-    demo_records,
-)
+from deploy.local.demo_joins import DemoJoin
+from deploy.local.demo_load import OUTPUT_TOPIC, Delivered, OutputRow, Record, Side
 from job.errors import BrokerError
 from job.kafka.clients import produce
 
 ID_HEADER = "streamjoin-id"
+MATCH_HEADER = "streamjoin-match"
 TICK_SECONDS = 0.02
 FLUSH_SECONDS = 30.0
 ANSWER_SECONDS = 10.0
@@ -52,7 +44,8 @@ class Feed:
     the memory.
     """
 
-    def __init__(self, bootstrap_servers: str, seconds: int | None) -> None:
+    def __init__(self, bootstrap_servers: str, join: DemoJoin, seconds: int | None) -> None:
+        self._join = join
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -70,7 +63,10 @@ class Feed:
         self._failure: KafkaError | None = None
         self.sent: Counter[Side] = Counter()
         self.delivered: list[Delivered] = []
+        self.ends: dict[tuple[Side, int], int] = {}
+        """Offset after the last acknowledged record of each partition."""
         self.newest_ms = 0
+        """Time of arrival of the newest record."""
 
     def __enter__(self) -> Self:
         self._work = self._thread.submit(self._send_load)
@@ -94,21 +90,19 @@ class Feed:
         self._work.result()
         return True
 
-    def close_windows(self) -> int:
-        """After the load: send the records that move the watermark past every window; returns their
-        event time."""
-        pair = closing_pair(self.newest_ms)
-        for record in pair:
+    def send_last(self, records: Iterable[Record]) -> None:
+        """Send these records after the load."""
+        for record in records:
             self._send(record)
         self._flush()
-        return pair[0].event_time_ms
 
     def _send_load(self) -> None:
         start, start_ms = time.monotonic(), int(time.time() * 1000)
-        for arrival_ms, record in _until(self._seconds, start_ms, demo_records(start_ms)):
+        for arrival_ms, record in _until(self._seconds, start_ms, self._join.records(start_ms)):
             if not self._reaches(start + (arrival_ms - start_ms) / 1000):
                 return
             self._send(record)
+            self.newest_ms = arrival_ms
         self._flush()
 
     def _reaches(self, moment: float) -> bool:
@@ -120,19 +114,22 @@ class Feed:
         return not self._ending.is_set()
 
     def _send(self, record: Record) -> None:
+        sent_after = len(self.delivered)
+
         def note(error: KafkaError | None, message: Message) -> None:
             if error:
                 self._failure = self._failure or error
-            elif self._seconds is not None:
-                self.delivered.append(_delivered(record, message))
+                return
+            delivered = _delivered(record, message, sent_after)
+            self.ends[record.side, delivered.partition] = delivered.offset + 1
+            if self._seconds is not None:
+                self.delivered.append(delivered)
 
         if self._failure:
             raise BrokerError(f"the sample records cannot be sent: {self._failure.str()}")
-        key = None if record.ad_id is None else str(record.ad_id)
-        produce(self._producer, TOPICS[record.side], record.value, key, on_delivery=note)
+        topic = self._join.topics[record.side]
+        produce(self._producer, topic, record.value, record.key, on_delivery=note)
         self.sent[record.side] += 1
-        if not isinstance(record, BadRecord):
-            self.newest_ms = max(self.newest_ms, record.event_time_ms)
 
     def _flush(self) -> None:
         unsent = self._producer.flush(FLUSH_SECONDS)
@@ -144,8 +141,9 @@ class Feed:
 class OutputTail:
     """The newest rows of either kind in the growing output topic."""
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: Consumer, matched_column: str) -> None:
         self._consumer = consumer
+        self._matched_column = matched_column
         self.newest_matched: deque[dict[str, object]] = deque(maxlen=SAMPLE_ROWS)
         self.newest_unmatched: deque[dict[str, object]] = deque(maxlen=SAMPLE_ROWS)
 
@@ -156,16 +154,16 @@ class OutputTail:
                 self._take_in(json.loads(message.value() or b"{}"))
 
     def _take_in(self, row: dict[str, object]) -> None:
-        if row.get("clicked_at") is None:
+        if row.get(self._matched_column) is None:
             self.newest_unmatched.append(row)
         else:
             self.newest_matched.append(row)
 
 
 @contextmanager
-def output_tail(bootstrap_servers: str) -> Iterator[OutputTail]:
-    with _reader(bootstrap_servers, OUTPUT_TOPIC) as (consumer, _):
-        yield OutputTail(consumer)
+def output_tail(bootstrap_servers: str, join: DemoJoin) -> Iterator[OutputTail]:
+    with _reader(bootstrap_servers, join.output_topic) as (consumer, _):
+        yield OutputTail(consumer, join.matched_column)
 
 
 def output_rows(
@@ -199,11 +197,11 @@ def _until(
     return takewhile(lambda arriving: arriving[0] < end_ms, records)
 
 
-def _delivered(record: Record, message: Message) -> Delivered:
+def _delivered(record: Record, message: Message, sent_after: int) -> Delivered:
     partition, offset = message.partition(), message.offset()
     assert partition is not None
     assert offset is not None
-    return Delivered(record, partition, offset)
+    return Delivered(record, partition, offset, sent_after)
 
 
 @contextmanager
@@ -232,11 +230,11 @@ def _reader(bootstrap_servers: str, topic: str) -> Iterator[tuple[Consumer, list
 
 def _output_row(message: Message) -> OutputRow:
     headers = dict(message.headers() or [])
-    key, value, identity = message.key(), message.value(), headers.get(ID_HEADER)
     return OutputRow(
-        id=_text(identity) or "(no id)",
-        key=_text(key),
-        value=_text(value) or "(no value)",
+        id=_text(headers.get(ID_HEADER)) or "(no id)",
+        key=_text(message.key()),
+        value=_text(message.value()) or "(no value)",
+        match=_text(headers.get(MATCH_HEADER)),
     )
 
 

@@ -13,7 +13,7 @@ from deploy.local.demo_load import (
     WATERMARK_DELAY_MS,
     BadRecord,
     Delivered,
-    Record,
+    Row,
     closing_pair,
     demo_records,
     expected_rows,
@@ -44,7 +44,7 @@ class Load:
         self._delivered: list[Delivered] = []
         self._start_ms = int(time.time() * 1000) - FIRST_HOURS_AGO * HOUR_MS
         self._round = -1
-        self._records: Iterator[tuple[int, Record]] | None = None
+        self._records: Iterator[tuple[int, Row | BadRecord]] | None = None
         self._now_ms = 0
         self._newest_ms = 0
 
@@ -85,11 +85,11 @@ class Load:
         wait_until(has_finished, RESULT_SECONDS, "all is read and decided")
         return str(differences(expected_rows(self._delivered), output_rows(self._kafka)))
 
-    def _produce(self, record: Record, now_ms: int) -> None:
+    def _produce(self, record: Row | BadRecord, now_ms: int) -> None:
         self._producer.produce(
             TOPICS[record.side],
             record.value,
-            key=None if record.ad_id is None else str(record.ad_id),
+            key=record.key,
             timestamp=now_ms,
             on_delivery=self._noted(record),
         )
@@ -99,7 +99,7 @@ class Load:
     def _flush(self) -> None:
         assert 0 == self._producer.flush(FLUSH_SECONDS)
 
-    def _noted(self, record: Record) -> Any:
+    def _noted(self, record: Row | BadRecord) -> Any:
         def note(error: object, message: Message) -> None:
             assert error is None, error
             partition, offset = message.partition(), message.offset()

@@ -15,10 +15,12 @@ from rich.console import Console
 
 from deploy.local.demo import report_result
 from deploy.local.demo_check import check_result
+from deploy.local.demo_joins import STREAMS
 from deploy.local.demo_load import Click, Delivered, Impression, OutputRow, expected_rows
 from deploy.local.demo_service import Figures
 from deploy.local.demo_topics import ID_HEADER, output_rows
 from deploy.local.kafka import EmbeddedKafka
+from job.spec.engine import Engine
 from tests.integration.topics import Sent, produce
 from tests.polling import wait_until
 from tests.processes import has_ended, name, tree
@@ -32,9 +34,10 @@ ALL_TIMEOUTS = 900
 
 
 @pytest.mark.timeout(ALL_TIMEOUTS)
-def test_timed_run_reports_correct_results_and_leaves_no_process(tmp_path: Path) -> None:
-    with demo(tmp_path / "output", "--seconds", "8") as run:
-        run.wait_until_printed("sending for 8 s")
+@pytest.mark.parametrize("join", ["streams", "table"])
+def test_timed_run_reports_correct_results_and_leaves_no_process(tmp_path: Path, join: str) -> None:
+    with demo(tmp_path / "output", "--demo", join, "--seconds", "4") as run:
+        run.wait_until_printed("sending for 4 s")
         children = run.children
 
         assert 0 == run.program.wait(TIMEOUT), run.printed
@@ -133,7 +136,8 @@ def demo_result(
 ) -> tuple[int, list[str]]:
     """The exit code, and the printed rows that differ."""
     rows = output_rows(kafka.bootstrap_servers, topic=topic)
-    result = check_result(delivered, rows, counted(output_records=len(rows)))
+    figures = counted(output_records=len(rows))
+    result = check_result(STREAMS, Engine.MICRO_BATCH, delivered, rows, figures)
     output = io.StringIO()
     code = report_result(result, Console(file=output, highlight=False))
     return code, [line for line in output.getvalue().splitlines() if "impressions/" in line]

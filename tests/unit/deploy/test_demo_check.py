@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from deploy.local.demo_check import CheckResult, check_result
+from deploy.local.demo_joins import STREAMS
 from deploy.local.demo_load import (
     Click,
     Delivered,
@@ -15,6 +16,7 @@ from deploy.local.demo_load import (
     expected_rows,
 )
 from deploy.local.demo_service import Figures
+from job.spec.engine import Engine
 from tests.unit.service.builders import query_after
 
 SHOWN_MS = 1_790_000_000_000
@@ -36,7 +38,7 @@ COUNTED = {
 
 
 def test_expected_rows_are_right_in_any_order() -> None:
-    assert check_result(DELIVERED, OUTPUT[::-1], figures()).is_right
+    assert result_of(OUTPUT[::-1], figures()).is_right
 
 
 @pytest.mark.parametrize(
@@ -54,15 +56,13 @@ def test_difference_in_the_output_is_wrong(
 ) -> None:
     output = planted(OUTPUT)
 
-    assert wrong == wrongs(
-        check_result(DELIVERED, output, figures(output_records_total=len(output)))
-    )
+    assert wrong == wrongs(result_of(output, figures(output_records_total=len(output))))
 
 
 def test_repeated_row_is_right_after_a_restart() -> None:
     counted = figures(output_records_total=3, query_restarts_total=1)
 
-    result = check_result(DELIVERED, [*OUTPUT, OUTPUT[0]], counted)
+    result = result_of([*OUTPUT, OUTPUT[0]], counted)
 
     assert result.is_right
     assert [OUTPUT[0]] == result.differences.repeated
@@ -71,10 +71,10 @@ def test_repeated_row_is_right_after_a_restart() -> None:
 def test_unreported_counts_of_a_batch_are_right_after_a_restart() -> None:
     counted = figures(output_records_total=1, query_restarts_total=1)
 
-    assert check_result(DELIVERED, OUTPUT, counted).is_right
-    assert "  missing" in wrongs(check_result(DELIVERED, OUTPUT[1:], counted))
+    assert result_of(OUTPUT, counted).is_right
+    assert "  missing" in wrongs(result_of(OUTPUT[1:], counted))
     again = replace(OUTPUT[0], id="impressions/9/9|")
-    assert "  unexpected" in wrongs(check_result(DELIVERED, [*OUTPUT, again], counted))
+    assert "  unexpected" in wrongs(result_of([*OUTPUT, again], counted))
 
 
 @pytest.mark.parametrize(
@@ -90,19 +90,25 @@ def test_unreported_counts_of_a_batch_are_right_after_a_restart() -> None:
 def test_count_that_is_off_is_wrong(name: str, wrong: str) -> None:
     off = figures(**{name: COUNTED.get(name, 0) + 1})
 
-    assert {wrong} == wrongs(check_result(DELIVERED, OUTPUT, off))
+    assert {wrong} == wrongs(result_of(OUTPUT, off))
 
 
 def test_bad_record_that_was_not_counted_is_wrong() -> None:
     not_counted = figures(**{"bad_records_total{left,tombstone}": 0})
 
-    assert {"  tombstone"} == wrongs(check_result(DELIVERED, OUTPUT, not_counted))
+    assert {"  tombstone"} == wrongs(result_of(OUTPUT, not_counted))
 
 
 def test_record_that_was_not_read_is_wrong() -> None:
     unread = Delivered(Click(None, SHOWN_MS), 1, 0)
 
-    assert "clicks read" in wrongs(check_result([*DELIVERED, unread], OUTPUT, figures()))
+    assert "clicks read" in wrongs(result_of(OUTPUT, figures(), [*DELIVERED, unread]))
+
+
+def result_of(
+    output: list[OutputRow], counted: Figures, delivered: list[Delivered] = DELIVERED
+) -> CheckResult:
+    return check_result(STREAMS, Engine.MICRO_BATCH, delivered, output, counted)
 
 
 def figures(**other: int) -> Figures:

@@ -4,7 +4,8 @@ import io
 
 from rich.console import Console
 
-from deploy.local.demo_screen import Addresses, Snapshot
+from deploy.local.demo_joins import STREAMS, TABLE, DemoJoin
+from deploy.local.demo_screen import Addresses, Row, Snapshot
 from deploy.local.demo_service import Figures
 from job.api.query import QueryView
 from job.api.screen import live_screen
@@ -19,13 +20,20 @@ MATCHED = {
     "clicked_at": "2026-11-20T12:00:03.250Z",
 }
 UNMATCHED = {**MATCHED, "ad_id": 8, "user": None, "clicked_at": None}
+ORDER = {
+    "order_id": 1_234_567,
+    "customer_id": 12,
+    "amount": 150,
+    "name": "barbara",
+    "tier": "platinum",
+    "points": 1_234_560,
+}
 
 
 def test_screen_has_figures_rows_and_addresses_within_80_by_24() -> None:
     screen = rendered(snapshot(FIGURES), width=80, height=24)
 
-    assert len(screen.splitlines()) <= 24
-    assert max(map(len, screen.splitlines())) <= 80
+    assert_fits(screen)
     for part in (
         "RUNNING since 2026-11-20 12:00:00Z",
         "12,020",
@@ -36,9 +44,22 @@ def test_screen_has_figures_rows_and_addresses_within_80_by_24() -> None:
         "12:00:03.250",
         "never",
         "http://127.0.0.1:8080/",
-        "127.0.0.1:20000",
+        "127.0.0.1:20000  impressions + clicks → attributed",
     ):
         assert part in screen
+
+
+def test_screen_has_the_columns_of_the_demo_with_a_table() -> None:
+    screen = rendered(snapshot(FIGURES, row=ORDER, join=TABLE), width=80, height=24)
+
+    assert_fits(screen)
+    for part in ("order_id", "platinum    1234560", "orders + customers → enriched"):
+        assert part in screen
+
+
+def assert_fits(screen: str) -> None:
+    assert len(screen.splitlines()) <= 24
+    assert max(map(len, screen.splitlines())) <= 80
 
 
 def test_without_an_answer_the_screen_reports_it() -> None:
@@ -59,15 +80,22 @@ def test_without_a_terminal_a_line_is_printed_periodically() -> None:
     assert [f"   0 {start}", f"   5 {start}"] == [line[: len(start) + 5] for line in lines]
 
 
-def snapshot(figures: Figures | None, *, rows: int = 20, elapsed_seconds: float = 42.0) -> Snapshot:
+def snapshot(
+    figures: Figures | None,
+    *,
+    row: Row = MATCHED,
+    join: DemoJoin = STREAMS,
+    elapsed_seconds: float = 42.0,
+) -> Snapshot:
     return Snapshot(
+        join=join,
         at=NOW,
         phase="sending for 60 s",
         elapsed_seconds=elapsed_seconds,
         sent={"left": 12_020, "right": 9_010},
         figures=figures,
-        newest_matched=[MATCHED] * rows,
-        newest_unmatched=[UNMATCHED] * rows,
+        newest_matched=[row] * 20,
+        newest_unmatched=[UNMATCHED] * 20,
         addresses=Addresses("http://127.0.0.1:8080", "127.0.0.1:20000", "data/demo/run-1"),
     )
 

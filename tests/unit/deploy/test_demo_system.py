@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from deploy.local import demo
+from deploy.local.demo_joins import JOINS, STREAMS, TABLE, DemoJoin
 from deploy.local.demo_screen import Addresses
 from deploy.local.demo_system import Program, System, engine_note, run_folder, spec_file
 from job.errors import QueryError
@@ -37,21 +38,33 @@ def test_running_run_keeps_its_folder(tmp_path: Path) -> None:
         assert first.resolve() != second.resolve()
 
 
-def test_spec_of_each_engine_can_be_planned_and_names_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("join", JOINS.values(), ids=JOINS)
+def test_spec_can_be_planned_and_has_the_engine_and_what_the_demo_sends(
+    tmp_path: Path, join: DemoJoin
+) -> None:
     for engine in Engine:
-        spec = spec_from_yaml(spec_file(tmp_path, engine).read_text(), {})
+        spec = spec_from_yaml(spec_file(tmp_path, join, engine).read_text(), {})
+        plan = join_plan(spec, SQL, state_partitions=2)
 
-        assert engine is join_plan(spec, SQL, state_partitions=2).engine
+        assert engine is plan.engine
+        assert join.topics == {"left": spec.left.topic, "right": spec.right.topic}
+        assert join.output_topic == spec.output.topic
+        assert join.table == plan.table_side
+        assert list(join.columns) == list(spec.output.columns)
 
 
 @pytest.mark.parametrize(
-    ("engine", "command"),
-    [(Engine.MICRO_BATCH, "make run ENGINE=real_time"), (Engine.REAL_TIME, "make run")],
+    ("join", "engine", "command"),
+    [
+        (STREAMS, Engine.MICRO_BATCH, "make run ENGINE=real_time"),
+        (STREAMS, Engine.REAL_TIME, "make run"),
+        (TABLE, Engine.MICRO_BATCH, "make run DEMO=table ENGINE=real_time"),
+    ],
 )
 def test_run_names_its_engine_and_the_command_for_the_other_one(
-    engine: Engine, command: str
+    join: DemoJoin, engine: Engine, command: str
 ) -> None:
-    note = engine_note(engine)
+    note = engine_note(join, engine)
     assert note.startswith(f"Engine {engine}")
     assert note.endswith(command)
 

@@ -166,7 +166,7 @@ def test_simulation_prints_only_the_output_values_with_format_jsonl(tmp_path: Pa
 
 def test_tutorial_simulates_to_the_results_it_prints(tmp_path: Path) -> None:
     page = (ROOT / "docs/tutorial.md").read_text()
-    [spec] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    spec, _ = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     *_, orders, payments, expected = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     for name, text in (("s", spec), ("l", orders), ("r", payments)):
         (tmp_path / name).write_text(text)

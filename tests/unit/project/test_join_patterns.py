@@ -13,7 +13,11 @@ from tests.sql_worker import ROWS, SQL
 
 ROOT = Path(__file__).parents[3]
 # The first block is the complete spec of the README, which the others change.
-NAMES = ("README.md", "docs/patterns.md", "docs/event-time.md", "docs/cdc.md", "docs/tables.md")
+NAMES = (
+    "README.md",
+    *("docs/patterns.md", "docs/event-time.md", "docs/cdc.md", "docs/tables.md"),
+    "docs/tutorial.md",
+)
 PAGES = "".join((ROOT / name).read_text() for name in NAMES)
 BLOCKS = [yaml.safe_load(body) for body in re.findall(r"```yaml\n(.*?)```", PAGES, re.DOTALL)]
 PATTERNS = [block for block in BLOCKS if "tests" in block]
@@ -55,6 +59,8 @@ def test_self_join_several_topics_and_foreign_key_join_are_among_them() -> None:
         ("orders", "customers"),
         ("loans", "books"),
         ("orders", "shop.public.customers"),
+        ("orders", "customers"),
         ("orders", "prices"),
+        ("orders", "customers"),
     ]
     assert expected == topics
