@@ -59,7 +59,7 @@ class WorkerOfCommands:
 
 
 class SharedWorker:
-    """Asks the worker of the process that has called `shared`. Takes the place of SqlWorker."""
+    """Asks the worker of `shared`. Takes the place of SqlWorker."""
 
     address = ""
 
@@ -80,6 +80,10 @@ class SharedWorker:
                 self._connection = Client(self.address, "AF_UNIX")
             self._connection.send(question)
             return self._connection.recv()
+
+
+def worker_at(address: str) -> type[SharedWorker]:
+    return type("WorkerOfForks", (SharedWorker,), {"address": address})
 
 
 @contextmanager

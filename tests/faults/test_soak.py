@@ -18,12 +18,9 @@ SPARK, STREAMJOIN = JoinOperator
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("engine", "operator", "seed"),
-    # Orders in which the first faults are of different sorts.
-    [
-        (Engine.MICRO_BATCH, SPARK, 38),
-        (Engine.MICRO_BATCH, STREAMJOIN, 39),
-        (Engine.REAL_TIME, STREAMJOIN, 8),
-    ],
+    # Orders in which the first faults are of different sorts. Each engine and each operator: the
+    # writer of micro-batches, and the state of the operator streamjoin, are the same in the other.
+    [(Engine.MICRO_BATCH, SPARK, 38), (Engine.REAL_TIME, STREAMJOIN, 8)],
 )
 def test_random_faults_lose_and_repeat_nothing(
     engine: Engine,

@@ -14,6 +14,7 @@ from deploy.local.ports import HOST, free_ports
 from deploy.local.processes import last_lines, start_child, stop_child
 from job.installation.jars import fetch, jar_folder
 from job.installation.java import java_home
+from tests.brokers import SHORT_LIVED
 from tests.polling import wait_until
 
 # Next to those of the other servers, and below the ephemeral ports of Linux.
@@ -42,7 +43,7 @@ class Apicurio:
         self._child = start_child(
             [
                 java_home() / "bin" / "java",
-                *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+                *("-Xmx256m", "-XX:+UseSerialGC", *SHORT_LIVED),
                 f"-Dquarkus.http.host={HOST}",
                 f"-Dquarkus.http.port={self._port}",
                 *("-jar", program),

@@ -15,6 +15,7 @@ import psutil
 from deploy.local.processes import last_lines, start_child, stop_child
 from job.installation.java import java_home
 from tests import processes
+from tests.brokers import SHORT_LIVED
 from tests.integration.jobs import START_SECONDS, STOP_SECONDS
 from tests.polling import wait_until
 
@@ -101,7 +102,7 @@ class Cluster:
             **os.environ,
             "JAVA_HOME": str(java_home()),
             "PYSPARK_PYTHON": sys.executable,  # spark-class finds Spark by it
-            "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1",
+            "JDK_JAVA_OPTIONS": " ".join(SHORT_LIVED),
             "SPARK_LOCAL_DIRS": str(scratch),
             "SPARK_LOCAL_IP": HOST,
             "SPARK_DAEMON_MEMORY": "256m",

@@ -19,6 +19,9 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TypedDict
 
+from job.commands import spec_file
+from tests.sql_worker import worker_at
+
 
 class Request(TypedDict):
     arguments: list[str]
@@ -28,6 +31,9 @@ class Request(TypedDict):
     output: str
     """File to which the standard output is appended."""
     errors: str
+    sql_worker: str
+    """Socket of the worker that answers its questions about SQL, as tests/sql_worker.py. Empty: its
+    own worker."""
 
 
 def import_all() -> None:
@@ -92,6 +98,8 @@ def run(request: Request) -> None:
     sys.orig_argv = [sys.executable, "-m", "job", *request["arguments"]]
     sys.argv = ["job", *request["arguments"]]
     random.seed()
+    if request["sql_worker"]:
+        spec_file.SqlWorker = worker_at(request["sql_worker"])  # type: ignore[assignment,misc]
     customize()
 
     from job.__main__ import main

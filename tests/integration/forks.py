@@ -1,4 +1,6 @@
-"""Client of fork_server.py: starts jobs and other `streamjoin` commands without their imports."""
+"""Client of fork_server.py: starts jobs and other `streamjoin` commands without their imports.
+
+The commands share a worker for questions about SQL, whose process takes 1 CPU-second to start."""
 
 import atexit
 import json
@@ -10,11 +12,12 @@ import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack, closing
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from tests.integration.fork_server import Request
 from tests.polling import wait_until
+from tests.sql_worker import shared
 
 _START_SECONDS = 60.0
 
@@ -80,6 +83,10 @@ class ForkServer:
         self._process.wait()
         self._folder.cleanup()
 
+    @cached_property
+    def _sql_worker(self) -> str:
+        return self._exit.enter_context(shared(Path(self._folder.name))).address
+
     def start(
         self, arguments: list[str], environment: dict[str, str], *, output: Path, errors: Path
     ) -> ForkedProcess:
@@ -92,6 +99,8 @@ class ForkServer:
             folder=str(Path.cwd()),
             output=str(output),
             errors=str(errors),
+            # A job asks its own JVM.
+            sql_worker="" if arguments[0] == "run" else self._sql_worker,
         )
         return self._exit.enter_context(closing(ForkedProcess(self._socket, request)))
 

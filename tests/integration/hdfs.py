@@ -14,6 +14,7 @@ from deploy.local.processes import last_lines, start_child, stop_child
 from job.installation.folders import spark_jars
 from job.installation.jars import fetch, jar_folder
 from job.installation.java import java_home
+from tests.brokers import SHORT_LIVED
 from tests.polling import wait_until
 
 # Next to Kafka's, and below the ephemeral ports of Linux (deploy/local/kafka.py).
@@ -97,7 +98,7 @@ class Hdfs:
         # Spark's jars contain all that Hadoop needs, in the same version.
         return [
             java_home() / "bin" / "java",
-            *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *("-Xmx256m", "-XX:+UseSerialGC", *SHORT_LIVED),
             f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
             *("-cp", f"{jar_folder('hdfs')}/*:{spark_jars()}/*"),
             main_class,

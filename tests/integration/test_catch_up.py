@@ -28,12 +28,7 @@ def uneven(kafka: EmbeddedKafka) -> Uneven:
 
 @pytest.mark.parametrize(
     ("join_type", "delivery", "kills"),
-    [
-        ("left_outer", "at_least_once", 0),
-        ("right_outer", "exactly_once", 2),
-        ("full_outer", "at_least_once", 1),
-        ("left_anti", "exactly_once", 0),
-    ],
+    [("right_outer", "exactly_once", 2), ("full_outer", "at_least_once", 1)],
 )
 def test_uneven_backlog_is_joined_completely_although_a_job_is_killed_twice(
     uneven: Uneven, tmp_path: Path, jvm: SharedJvm, join_type: str, delivery: str, kills: int

@@ -6,6 +6,7 @@ import shlex
 from collections import Counter
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 
@@ -216,7 +217,8 @@ def test_changed_window_and_type_apply_to_what_the_plan_names(
         ]
 
         continues_without_a_refused_change(wider, changed(second, output__topic="missing"))
-        effects = planned_and_changed_over_http(wider, second)
+        with running_service(wider.socket) as service:
+            effects = planned_and_changed_over_http(wider, service.client, second)
         assert any(text.startswith("A pair with at least one record after") for text in effects)
         assert any(text.startswith("Left rows that the old query has emitted") for text in effects)
         feeder.feed(wider, ([], [Row("expired", 36), Row("waits", 49)]))
@@ -286,7 +288,7 @@ def test_change_over_http_keeps_the_jvm_and_gives_the_results_of_one_run(
     second, third = (changed(spec, on_bad_record="fail") for spec in (second, third))
     feeder = Feeder(topics)
 
-    with ChangedJob(first, folder) as job:
+    with ChangedJob(first, folder) as job, running_service(job.socket) as service:
         feeder.feed(job, PAST)
         topics.feed_bad_record()
         feeder.counts[0] += 1
@@ -294,13 +296,13 @@ def test_change_over_http_keeps_the_jvm_and_gives_the_results_of_one_run(
         job.wait_for_watermark(T0 + 35_000)
         feeder.feed(job, LATE)
         jvm = job.jvm_pid
-        planned_and_changed_over_http(job, undone, state_partitions=WIDER)
-        undone_over_http(job, first)
-        planned_and_changed_over_http(job, second, state_partitions=WIDER)
+        planned_and_changed_over_http(job, service.client, undone, state_partitions=WIDER)
+        undone_over_http(job, service.client, first)
+        planned_and_changed_over_http(job, service.client, second, state_partitions=WIDER)
         feeder.feed(job, AFTER)
-        refuses_an_undo(job)
-        planned_and_changed_over_http(job, third)
-        planned_and_changed_over_http(job, fourth, state_partitions=WIDER + 2)
+        refuses_an_undo(service.client)
+        planned_and_changed_over_http(job, service.client, third)
+        planned_and_changed_over_http(job, service.client, fourth, state_partitions=WIDER + 2)
         feeder.feed(job, AFTERWARDS)
         topics.feed(CLOSING)
         job.wait_for_watermark(T0 + 990_000)
@@ -337,7 +339,7 @@ def continues_without_a_refused_change(job: Job, spec: str) -> None:
 
 
 def planned_and_changed_over_http(
-    job: Job, spec: str, state_partitions: int | None = None
+    job: Job, service: httpx.Client, spec: str, state_partitions: int | None = None
 ) -> list[str]:
     """As `planned_and_changed`. Returns when the replay is over."""
     status = job.status()
@@ -348,39 +350,36 @@ def planned_and_changed_over_http(
         change = status.change
         return change is not None and change != earlier and change.phase == "over"
 
-    with running_service(job.socket) as service:
-        path, body = "/v1/query/change", {"spec": spec}
-        wanted = {} if state_partitions is None else {"state_partitions": state_partitions}
-        elsewhere = {"spec": changed(spec, checkpoint="/elsewhere/checkpoint")}
-        assert 422 == service.client.post(path, json=elsewhere).status_code
-        planned = service.client.post(path, params={"dry_run": True, **wanted}, json=body)
-        assert 200 == planned.status_code, planned.text
-        assert 202 == service.client.post(path, params=wanted, json=body).status_code
-        over = job.wait_for(is_over, "the replay is over")
-        assert over.last_failure is None
-        shown = service.client.get("/v1/query/spec").json()
+    path, body = "/v1/query/change", {"spec": spec}
+    wanted = {} if state_partitions is None else {"state_partitions": state_partitions}
+    elsewhere = {"spec": changed(spec, checkpoint="/elsewhere/checkpoint")}
+    assert 422 == service.post(path, json=elsewhere).status_code
+    planned = service.post(path, params={"dry_run": True, **wanted}, json=body)
+    assert 200 == planned.status_code, planned.text
+    assert 202 == service.post(path, params=wanted, json=body).status_code
+    over = job.wait_for(is_over, "the replay is over")
+    assert over.last_failure is None
+    shown = service.get("/v1/query/spec").json()
     assert yaml.safe_load(spec)["checkpoint"] == shown["checkpoint"]
     effects: list[str] = planned.json()["facts"]["effects"]
     return effects
 
 
-def undone_over_http(job: Job, old: str) -> None:
+def undone_over_http(job: Job, service: httpx.Client, old: str) -> None:
     """Returns when the query of `old` runs."""
-    with running_service(job.socket) as service:
-        answer = service.client.post("/v1/query/change/undo")
-        assert 202 == answer.status_code, answer.text
-        job.wait_for(
-            lambda status: status.state == "RUNNING" and status.change is None,
-            "the old query continues",
-        )
-        shown = service.client.get("/v1/query/spec").json()
+    answer = service.post("/v1/query/change/undo")
+    assert 202 == answer.status_code, answer.text
+    job.wait_for(
+        lambda status: status.state == "RUNNING" and status.change is None,
+        "the old query continues",
+    )
+    shown = service.get("/v1/query/spec").json()
     assert yaml.safe_load(old)["checkpoint"] == shown["checkpoint"]
 
 
-def refuses_an_undo(job: Job) -> None:
+def refuses_an_undo(service: httpx.Client) -> None:
     """Once the query has delivered."""
-    with running_service(job.socket) as service:
-        answer = service.client.post("/v1/query/change/undo")
+    answer = service.post("/v1/query/change/undo")
     assert 409 == answer.status_code, answer.text
     assert "begun to deliver" in answer.json()["detail"]
 

@@ -289,24 +289,17 @@ def test_policy_fail_names_the_first_bad_record_and_policy_drop_continues(
     assert [1, 3] == letters.results()
 
 
-@pytest.mark.parametrize("policy", ["exactly_once", "at_least_once", "drop", "fail"])
-def test_result_that_the_topic_refuses_follows_the_policy_and_is_counted(
-    letters: Letters, policy: str, tmp_path: Path, jvm: SharedJvm
+def test_result_that_the_topic_refuses_is_a_dead_letter_and_counted(
+    letters: Letters, tmp_path: Path, jvm: SharedJvm
 ) -> None:
-    letters.delivery = policy if policy == "exactly_once" else "at_least_once"
-    """A result is too large, or has no key although the topic is compacted."""
+    """A result is too large, or has no key although the topic is compacted. The other policies are
+    in tests/semantics/test_unwritten_results.py."""
     letters.create_topics(small=20_000, cleanup_policy="compact")
-    written = letters.spec(on_bad_record=policy) if policy in {"drop", "fail"} else letters.spec()
-    written = changed(written, output__key="nullif(left.n, 5)")
+    written = changed(letters.spec(), output__key="nullif(left.n, 5)")
     with Job(written, tmp_path, jvm) as job:
         poison = Sent(f'"{"x" * 25_000}"', key="bad")
         letters.produce("left", [row(1), row(2, pad="x" * 12_000), row(3)])
         letters.produce("right", [row(1), row(2, pad="y" * 12_000), row(3)])
-        if policy == "fail":
-            failure = job.wait_for_failure(1)
-            assert "bad_record" == failure.code
-            assert f"topic {letters.name}.out accepts 20000" in failure.message
-            return
         job.wait_for_offsets(left=3, right=3)
         letters.produce("left", [poison, row(4), row(5)])
         letters.produce("right", [row(4), row(5)])
@@ -316,8 +309,6 @@ def test_result_that_the_topic_refuses_follows_the_policy_and_is_counted(
     assert [1, 3, 4] == letters.results()
     assert 1 == status.totals.too_large_results
     assert 1 == status.totals.keyless_results
-    if policy == "drop":
-        return
     dead = {letter.reason: letter for letter in letters.dead()}
     result, record = dead["value_too_large"], dead["malformed_json"]
     keyless = dead["null_key"]

@@ -10,12 +10,19 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from deploy.local.kafka import EmbeddedKafka
+from job.delivery.commit_topic import create_commit_topic_if_used
+from job.errors import TopicError
+from job.kafka.kafka_admin import KafkaAdmin
+from job.kafka.security import kafka_access
+from job.plan.planner import join_plan
 from job.protocol.status import JobStatus
+from job.spec.spec import spec_from_yaml
 from tests.integration.failpoint import Failpoint
-from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jobs import START_SECONDS, STATE_PARTITIONS, Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import Pairs
 from tests.processes import signal_all
+from tests.sql_worker import SQL
 
 
 @pytest.fixture
@@ -133,20 +140,16 @@ def refusal(job: Job) -> str:
     ids=["too few partitions", "not compacted"],
 )
 def test_unsuitable_commit_topic_is_refused_with_the_command_that_corrects_it(
-    pairs: Pairs,
-    partitions: int,
-    config: dict[str, str],
-    command: str,
-    tmp_path: Path,
-    jvm: SharedJvm,
+    pairs: Pairs, partitions: int, config: dict[str, str], command: str
 ) -> None:
+    """At a start, which creates the topic if it is missing."""
     topic = f"{pairs.name}.commits"
     pairs.kafka.create_topics([topic], partitions=partitions, config=config)
-    with Job(pairs.spec(), tmp_path, jvm) as job:
-        failure = job.wait_for_state("FAILED").last_failure
-        assert failure is not None
-        assert "topic" == failure.code
-        assert command.format(topic) in failure.message
+    plan = join_plan(spec_from_yaml(pairs.spec(), {}), SQL, state_partitions=STATE_PARTITIONS)
+
+    with pytest.raises(TopicError) as refused:
+        create_commit_topic_if_used(plan, KafkaAdmin(kafka_access(plan.bootstrap_servers, None)))
+    assert command.format(topic) in str(refused.value)
 
 
 def delete_topic(pairs: Pairs, topic: str) -> None:

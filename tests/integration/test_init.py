@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 
 from deploy.local.kafka import EmbeddedKafka
 from job.kafka.clients import read_to_end
+from tests.integration.forks import fork_server
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.terminal import session
@@ -53,8 +54,7 @@ def topics(kafka: EmbeddedKafka) -> str:
 
 
 def init(file: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "job", "init", str(file), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return fork_server().run(["init", str(file), *options], {**os.environ}, timeout=START_SECONDS)
 
 
 def recorded_session() -> str:

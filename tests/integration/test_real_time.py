@@ -4,6 +4,7 @@ Pins the private Spark API of job/spark/interval_read.py and job/query/query_hoo
 """
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.keyed_sides import T0
 from tests.integration.real_time_topics import (
+    CLOSING,
     CLOSING_AT,
     FIRST,
     SECOND,
@@ -31,6 +33,8 @@ from tests.integration.real_time_topics import (
 from tests.integration.topics import Sent, produce
 from tests.polling import wait_until
 from tests.registry_stub import RegistryStub
+
+EMITTED_WITHIN_SECONDS = 10.0
 
 
 @pytest.fixture(scope="module")
@@ -225,3 +229,38 @@ def test_query_that_fails_at_bad_records_names_the_record_in_both_phases(
             "JSON object in UTF-8. To continue, set `on_bad_record: drop` or a dead_letter topic, "
             "then start again"
         ) == failure.message
+
+
+def test_row_that_was_unmatched_within_an_interval_is_in_no_pair_after_a_crash(
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
+) -> None:
+    """The watermark advances while an interval runs."""
+    topics = Topics(
+        *(kafka, "live", "full_outer", tmp_path), interval="1h", delivery="exactly_once"
+    )
+    spec = topics.spec(f"on_late_row: dead_letter\ndead_letter: {{topic: {topics.dead}}}")
+    left, late = ("a", 20, 1), ("a", 22, 5)
+    unmatched, pair = (text_of(topics.result(left, right)) for right in (None, late))
+    with Job(spec, tmp_path, jvm) as job:
+        wait_for_intervals(job)
+        topics.send([left], [])
+        topics.send(*CLOSING)
+        began = time.monotonic()
+        wait_until(lambda: topics.results()[unmatched], START_SECONDS, "the unmatched row")
+        assert time.monotonic() - began < EMITTED_WITHIN_SECONDS
+        # In the same run the row is late, by a watermark that the next run does not have.
+        topics.send([], [late])
+        wait_until(lambda: topics.letters().total(), START_SECONDS, "the late row")
+        job.kill_tree()
+
+        job.start()
+        wait_for_intervals(job)
+        topics.send([("b", CLOSING_AT, 1)], [("b", CLOSING_AT, 5)])
+        both = text_of(topics.result(("b", CLOSING_AT, 1), ("b", CLOSING_AT, 5)))
+        wait_until(lambda: topics.results()[both], START_SECONDS, "the pair of the next run")
+        status = job.wait_for(lambda status: status.totals.batches, "the repetition has ended")
+        assert 0 == job.terminate()
+
+    assert (1, 0, 1) == tuple(topics.results()[text] for text in (unmatched, pair, both))
+    assert [(f"{topics.name}.right", "late")] == [each[:2] for each in topics.letters().elements()]
+    assert 1 == status.totals.late_rows

@@ -41,12 +41,12 @@ __all__ = ["jvm", "second_jvm"]  # fixtures
 
 
 def test_query_obeys_all_commands_in_the_middle_of_an_interval(
-    kafka: EmbeddedKafka, tmp_path: Path
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     """Each command interrupts the interval at once. The next start repeats the interval without the
     results that are delivered."""
     topics = Topics(kafka, "obeys", "inner", tmp_path, interval="1h", delivery="exactly_once")
-    with Job(topics.spec(), tmp_path) as job:
+    with Job(topics.spec(), tmp_path, jvm) as job:
         for n, (command, state) in enumerate(
             [("pause", "PAUSED"), ("stop", "STOPPED"), ("restart", "RUNNING")]
         ):

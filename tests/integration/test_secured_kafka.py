@@ -1,8 +1,6 @@
 """A broker with authentication and authorization: the join runs, or reports what is missing."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from job.plan.planner import join_plan
 from job.redaction import MARK
 from job.spec.spec import JoinSpec, spec_from_yaml
 from tests.integration.certificates import Authority
+from tests.integration.forks import fork_server
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.kafka_users import (
@@ -371,12 +370,10 @@ def test_commands_print_no_secret(
     command: list[str], pairs: Pairs, secured: SecuredKafka, tmp_path: Path
 ) -> None:
     spec = written(tmp_path, "join.yaml", spec_of(pairs, plain(secured)))
-    process = subprocess.run(
-        [sys.executable, "-m", "job", command[0], spec, *command[1:]],
-        env={**os.environ, "KAFKA_PASSWORD": SECRET},
-        capture_output=True,
-        text=True,
+    process = fork_server().run(
+        [command[0], spec, *command[1:]],
+        {**os.environ, "KAFKA_PASSWORD": SECRET},
         timeout=START_SECONDS,
-        check=True,
     )
+    assert 0 == process.returncode, process.stderr
     assert_hides_secrets(process.stdout, process.stderr)
