@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from signal import SIGINT, SIGTERM
 from zlib import crc32
@@ -187,14 +186,10 @@ def test_pause_during_a_batch_completes_the_batch(
         wait_until(
             lambda: counted() == pairs.result_count(), START_SECONDS, "the batch has been reported"
         )
-        pairs.produce([MANY])
-        resumed_at = datetime.now(UTC)
         job.ask("resume")
-        last = read_all(job, MANY + 1).last_batch
-        assert last is not None
-        assert resumed_at <= last.started_at, "the pause is part of the batch"
+        read_all(job, MANY)
         assert 0 == job.terminate()
-    assert list(range(MANY + 1)) == pairs.numbers()
+    assert list(range(MANY)) == pairs.numbers()
 
 
 def test_killed_job_loses_nothing_and_repeated_results_have_the_same_id(
