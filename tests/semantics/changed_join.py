@@ -60,7 +60,7 @@ def check_change(spark: SparkSession, case: Case, number: int) -> list[Batch]:
     try:
         with conf(spark, conf_of(changed.plan)):
             run = ChangedRun(spark, changed, folder, change)
-            actual = run.through([Phase([*change.replayed, *planned[last + 1 :]])])
+            [actual] = run.through([Phase([*change.replayed, *planned[last + 1 :]])])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     found = [*_results(expected[: last + 1]), *_results(actual[REPLAY_BATCHES:])]

@@ -12,7 +12,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
+from itertools import islice
 from unittest import SkipTest
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -144,18 +146,22 @@ def _check_processor(
         spec["join"] = {**spec["join"], "unbounded_state": False, "match_window": window}
     case = replace(case, spec=spec)
     expected, phases = specified(case, processor=processor)
-    actual = run_in_real_time_engine(
+    running = run_in_real_time_engine(
         spark, case, phases, interval=processor == "interval", heap=heap
     )
-    found = [
-        text
-        for text in differences(expected, actual)
-        if not any(name in text for name in _OF_SPARKS_STATE)
-    ]
-    if found:
-        raise DifferenceError(
-            "\n".join([*found, "", f"# processor: {processor}, {heap}", str(case)])
-        )
+    of_phases = iter(expected)
+    with closing(running):
+        for phase, actual in zip(phases, running, strict=True):
+            of_phase = list(islice(of_phases, len(phase.batches)))
+            found = [
+                text
+                for text in differences(of_phase, actual)
+                if not any(name in text for name in _OF_SPARKS_STATE)
+            ]
+            if found:  # the rest would follow from it
+                raise DifferenceError(
+                    "\n".join([*found, "", f"# processor: {processor}, {heap}", str(case)])
+                )
     return expected
 
 

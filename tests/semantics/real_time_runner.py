@@ -6,7 +6,7 @@ late rows by the watermark of the batch and evicts between rows, on the same bat
 
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,12 +45,13 @@ def run_in_real_time_engine(
     *,
     interval: bool = False,
     heap: Heap = HEAPS[0],
-) -> list[Batch]:
-    """The batches Spark runs, fed in the batches of `phases`."""
+) -> Generator[list[Batch], None, None]:
+    """The batches Spark runs, fed in the batches of `phases`: those of a phase run when they are
+    asked for. Close it."""
     folder = Path(tempfile.mkdtemp(prefix="streamjoin-", dir=fast_folder()))
     try:
         with spark_runner.conf(spark, spark_runner.conf_of(case.plan)):
-            return _Run(spark, case, folder, interval=interval, heap=heap).through(phases)
+            yield from _Run(spark, case, folder, interval=interval, heap=heap).through(phases)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -66,13 +67,14 @@ class _Run(spark_runner.Run):
         self._in_state: list[int] = []
         """Rows in state after each batch. Spark counts keys."""
 
-    def through(self, phases: Sequence[Phase]) -> list[Batch]:
-        batches = super().through(phases)
+    def _phase(self, phase: Phase) -> list[Batch]:
+        ran = len(self._late)
+        batches = super()._phase(phase)
         before = [0, *self._late]
         return [
             replace(batch, late_rows=batch.late_rows + to - of, state_rows=state_rows)
             for batch, of, to, state_rows in zip(
-                batches, before, self._late, self._in_state, strict=False
+                *(batches, before[ran:], self._late[ran:], self._in_state[ran:]), strict=False
             )
         ]
 

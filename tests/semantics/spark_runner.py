@@ -8,8 +8,9 @@ import json
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def run_on_spark(spark: SparkSession, case: Case, phases: Sequence[Phase]) -> li
     folder = Path(tempfile.mkdtemp(prefix="streamjoin-", dir=fast_folder()))
     try:
         with conf(spark, conf_of(case.plan)):
-            return Run(spark, case, folder).through(phases)
+            return list(chain.from_iterable(Run(spark, case, folder).through(phases)))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -59,11 +60,9 @@ class Run:
         self._output: dict[int, Counter[tuple[str, str, str]]] = {}
         self._failed: dict[int, Counter[tuple[str, str]]] = {}
 
-    def through(self, phases: Sequence[Phase]) -> list[Batch]:
-        batches: list[Batch] = []
-        for phase in phases:
-            batches += self._phase(phase)
-        return batches
+    def through(self, phases: Sequence[Phase]) -> Iterator[list[Batch]]:
+        """The batches of each phase, which runs when they are asked for."""
+        return map(self._phase, phases)
 
     def _phase(self, phase: Phase) -> list[Batch]:
         waiting = list(phase.batches)

@@ -1,6 +1,7 @@
 """What an interrupted interval has delivered is not delivered again by its repetition."""
 
 from collections import Counter
+from itertools import chain
 
 import pytest
 from pyspark.sql import SparkSession
@@ -52,7 +53,7 @@ def test_row_that_was_unmatched_is_in_no_pair_and_not_emitted_again(
 
     _, phases = specified(made, processor="batch")
 
-    batches = run_in_real_time_engine(spark, made, phases, heap=heap)
+    batches = chain.from_iterable(run_in_real_time_engine(spark, made, phases, heap=heap))
 
     ids = Counter(row_id for batch in batches for row_id, *_ in batch.output.elements())
     # The second row is neither in the pair with its match, nor unmatched.
@@ -105,7 +106,7 @@ def test_interval_ends_with_the_last_watermark(
     made = case("left_outer", steps=(Data([row(key, 0) for key in range(4)]),))
     _, phases = specified(made, processor="interval")
 
-    batches = run_in_real_time_engine(spark, made, phases, interval=True)
+    batches = chain.from_iterable(run_in_real_time_engine(spark, made, phases, interval=True))
 
     ids = Counter(row_id for batch in batches for row_id, *_ in batch.output.elements())
     assert Counter(f"l/0/{offset}|" for offset in range(4)) == ids

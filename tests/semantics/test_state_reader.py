@@ -59,7 +59,7 @@ def never() -> threading.Event:
     return threading.Event()
 
 
-def test_rows_of_a_key_have_time_position_match_and_expiry(
+def test_rows_of_a_key_have_time_position_match_and_expiry_and_are_as_many_as_requested(
     reader: tuple[Stream, StateReader],
 ) -> None:
     stream, states = reader
@@ -88,19 +88,11 @@ def test_rows_of_a_key_have_time_position_match_and_expiry(
         later.offset,
         later.matched,
     )
+    fewer = states.rows("left", ["x", "1"], last_batch(states), limit=1, cancel=never())
+    assert (1, True) == (len(fewer.rows), fewer.more)
     [other] = states.rows("right", ["x", "1"], last_batch(states), limit=10, cancel=never()).rows
     # Of the inner side of an outer join Spark does not keep whether it has matched.
     assert (None, moment(1.5)) == (other.matched, other.leaves_after)
-
-
-def test_at_most_the_requested_number_of_rows_is_returned(
-    reader: tuple[Stream, StateReader],
-) -> None:
-    stream, states = reader
-    stream.feed(left=[{"k": "x", "t": T0 + number, "a": 1} for number in range(5)])
-    found = states.rows("left", ["x", "1"], last_batch(states), limit=2, cancel=never())
-
-    assert (2, True) == (len(found.rows), found.more)
 
 
 def test_state_count_has_rows_and_those_without_a_match(
@@ -118,7 +110,6 @@ def test_state_count_has_rows_and_those_without_a_match(
     assert (2, None) == (right.rows, right.unmatched_rows)
 
 
-@pytest.mark.usefixtures("state_format")
 @pytest.mark.parametrize("columns", ["k: left.k, b: right.b", "k: left.k, at: left.t"])
 def test_rows_of_a_tumbling_window_are_read_with_or_without_their_event_time(
     spark: SparkSession, tmp_path: Path, columns: str
@@ -149,7 +140,6 @@ def test_rows_of_a_tumbling_window_are_read_with_or_without_their_event_time(
     )
 
 
-@pytest.mark.usefixtures("state_format")
 @pytest.mark.parametrize("join_type", ["left_semi", "left_anti", "right_semi"])
 def test_rows_of_a_side_that_the_output_does_not_use_are_read(
     spark: SparkSession, tmp_path: Path, join_type: str
@@ -170,22 +160,22 @@ def test_rows_of_a_side_that_the_output_does_not_use_are_read(
     assert join_type.endswith("_semi") == (row.offset is None)
 
 
-@pytest.mark.parametrize(
-    ("side", "key"), [("left", ["x"]), ("right", ["x", "1", "2"]), ("right", ["x", "one"])]
-)
-def test_key_that_is_none_of_this_join_is_refused(
-    reader: tuple[Stream, StateReader], side: Side, key: list[str]
-) -> None:
+def test_key_that_is_none_of_this_join_is_refused(reader: tuple[Stream, StateReader]) -> None:
     stream, states = reader
     stream.feed(left=[{"k": "x", "t": T0, "a": 1}], right=[{"k": "x", "t": T0, "b": 1}])
+    keys: list[tuple[Side, list[str]]] = [
+        ("left", ["x"]),
+        ("right", ["x", "1", "2"]),
+        ("right", ["x", "one"]),
+    ]
 
-    with pytest.raises(RequestError) as refused:
-        states.rows(side, key, last_batch(states), limit=10, cancel=never())
-    if key == ["x", "one"]:
-        assert (
-            "the key part b has type BIGINT, and 'one' is not a value of this type: write the "
-            "value as in the results"
-        ) == str(refused.value)
+    for side, key in keys:
+        with pytest.raises(RequestError) as refused:
+            states.rows(side, key, last_batch(states), limit=10, cancel=never())
+    assert (
+        "the key part b has type BIGINT, and 'one' is not a value of this type: write the "
+        "value as in the results"
+    ) == str(refused.value)
 
 
 def test_lookup_ends_when_it_is_cancelled_and_its_state_stores_are_closed(

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -203,8 +204,8 @@ def planted() -> None:
     compile_plants(PLANTED)
 
 
-@pytest.mark.parametrize("processor", differential.PROCESSORS)
-@pytest.mark.parametrize("heap", HEAPS)
+# The processors differ only in the watermark that makes a row late, which a table does not have.
+@pytest.mark.parametrize(("heap", "processor"), [*zip(HEAPS, cycle(differential.PROCESSORS))])
 def test_without_a_planted_bug_the_scenario_agrees(
     spark: SparkSession, heap: Heap, processor: Processor
 ) -> None:

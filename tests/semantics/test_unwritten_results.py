@@ -89,6 +89,9 @@ def test_result_is_dropped_or_fails_the_query_without_a_dead_letter_topic(
     keyless = rows(spark, failing).where('value LIKE \'%"c":"7"%\'')
     with pytest.raises(PySparkException, match=r"\(null_key\): output.key is null.* change output"):
         written(keyless, failing, COMPACTED).collect()
+    large = rows(spark, failing).where("value LIKE '%9999%'")
+    with pytest.raises(PySparkException, match=r"\(value_too_large\): .*attributed accepts 600"):
+        written(large, failing, COMPACTED).collect()
 
 
 def test_topic_that_is_not_compacted_gets_results_without_a_key(spark: SparkSession) -> None:
