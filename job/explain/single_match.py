@@ -40,7 +40,8 @@ def of_table(
     if read is not None:
         results += f" in what was read of {read}"
     if cause.is_gone:
-        return f"was the row of its key in the table, and is not any more; {results}"
+        was = "a version" if is_as_of else "the row"
+        return f"was {was} of its key in the table, and is not any more; {results}"
     if is_as_of:
         until = "is the newest version of its key in the table"
         if cause.replaced_by is not None:

@@ -110,14 +110,15 @@ def _no_match(facts: Facts, record: KeyRecord) -> NoMatch:
 
 def _no_version(facts: Facts, record: KeyRecord, versions: list[KeyRecord]) -> NoMatch:
     """`versions`: by event time."""
-    time_ms = record.event_time_ms or 0
+    time_ms, table = record.event_time_ms or 0, facts.plan.table
+    assert table is not None, "the join is as-of"
     before = [each for each in versions if (each.event_time_ms or 0) <= time_ms]
-    if not before:
+    if not before and not table.takes_first:
         return kinds.NoVersion(versions[0].place, "later")
-    version, table = before[-1], facts.plan.table
+    version = before[-1] if before else versions[0]
     if version.deletes_key:
         return kinds.NoVersion(version.place, "deleted")
-    retention = None if table is None else table.retention
+    retention = table.retention
     age_ms = time_ms - (version.event_time_ms or 0)
     if retention is not None and age_ms > milliseconds(retention):
         return kinds.NoVersion(version.place, "ended")

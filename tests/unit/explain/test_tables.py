@@ -23,6 +23,7 @@ from tests.unit.explain.test_causes import record as record_of_key
 from tests.unit.explain.test_causes import result as result_of
 from tests.unit.semantics.simulations import T, row
 from tests.unit.semantics.test_table import VERSIONS, as_of, record, tables, version
+from tests.unit.spec.test_table import as_of as versions_of
 from tests.unit.spec.test_table import enriched
 
 AT = "(event time 2023-11-14T22:13:20.000Z)"
@@ -174,6 +175,22 @@ def test_row_as_of_a_time_says_which_version_it_got() -> None:
         f"{until} r/0/3; {counted}",
         "deletes its key in the table from its event time on.",
     ] == [text.split(") ", 1)[1] for text in found[4:]]
+
+
+def test_row_before_all_versions_says_why_it_does_not_join_the_first_one() -> None:
+    first_deletes = [version(1, 10_000, None), version(1, 20_000, 2)]
+    made = as_of(before_first="first")
+
+    assert stories(made, [row(1, 5)], first_deletes, "1")[0].endswith(
+        "; right r/0/0, the version of its key at its event time, deletes the key."
+    )
+
+
+def test_version_that_left_the_state_is_not_called_a_row() -> None:
+    made = enriched(**{**versions_of(), "topic": "clicks"})
+    text = explained_of_key(OF_TABLE, plan=made, stored_is_known={"right": True})
+
+    assert "was a version of its key in the table, and is not any more; no result" in text
 
 
 def test_row_that_is_late_says_so() -> None:
