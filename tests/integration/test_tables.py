@@ -117,13 +117,13 @@ def test_order_gets_what_the_table_has(
     engine: str, kafka: EmbeddedKafka, tmp_path: Path, shared: SharedJvm
 ) -> None:
     topics = Topics(kafka, engine, tmp_path)
-    topics.order(*range(0, CUSTOMERS, 3), CUSTOMERS + 1, None)
+    topics.order(*range(0, CUSTOMERS, 4), CUSTOMERS + 1, None)
     topics.customers(dict.fromkeys(range(CUSTOMERS), "old"))
     topics.customers({customer: f"tier {customer}" for customer in range(CUSTOMERS)})
     topics.customers({0: None})
     with Job(topics.spec, tmp_path, shared) as job:
         # Nothing that was in the table at the start is missed.
-        expected = [None, *(f"tier {each}" for each in range(3, CUSTOMERS, 3)), None, None]
+        expected = [None, *(f"tier {each}" for each in range(4, CUSTOMERS, 4)), None, None]
         assert expected == topics.tiers()
         status = job.wait_for(lambda each: is_running(engine, each), "the table is read")
         assert status.table_records_left is None

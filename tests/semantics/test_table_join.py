@@ -17,7 +17,7 @@ from tests.semantics.planted_java import Plant, compile_plants, use_plant
 from tests.semantics.real_time_runner import HEAPS, Heap, run_in_real_time_engine
 
 CASES = 25
-SECONDS = 100
+SECONDS = 300
 """Cases stop being started after this; a slow machine runs fewer."""
 
 
