@@ -244,6 +244,8 @@ def _side_load(plan: JoinPlan, side: SidePlan, model: Model) -> SideLoad | None:
         rows, width = 0, 0  # not stored
     elif (rows := side.table.expected_keys) is None:
         return None
+    elif side.table.is_as_of:  # and the versions after the watermark of the stream
+        rows += side.expected_rate * plan.side(plan.streams[0]).watermark_delay.total_seconds()
     return SideLoad(
         rate=side.expected_rate,
         rows=rows,

@@ -147,7 +147,7 @@ def _on_disk(state_bytes: float) -> float:
 def _side(side: SideLoad) -> str:
     rate, ids = f"{side.rate:,.9g} rows/s", _ids(side.ids.count if side.ids else 0)
     if side.is_table and side.rows is not None:
-        return f"{rate}, one of each key is stored: {_rows(side.rows)}"
+        return f"{rate}, stored by key: {_rows(side.rows)}"
     if side.rows == 0:
         return f"{rate}, not stored"
     if side.stored_for is None or side.rows is None:

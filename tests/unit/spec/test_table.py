@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from job.plan.capacity import expected_load
 from job.plan.fingerprint import fingerprint
 from job.plan.plan import JoinPlan
 from job.plan.warnings import warnings
@@ -174,3 +175,15 @@ def test_checkpoint_freezes_the_settings_of_versions() -> None:
         "as_of, before_first first, retention 90 days, delete"
     )
     assert "1 minute" == fingerprint(made)["right.watermark_delay"]
+
+
+def test_versions_after_the_watermark_count_for_the_expected_state() -> None:
+    made = plan(
+        join={"type": "inner"},
+        left__expected_rate=10,
+        right={**as_of(expected_keys=1_000), "expected_rate": 100},
+    )
+    load = expected_load(made)
+
+    assert load is not None
+    assert 1_000 + 100 * made.left.watermark_delay.total_seconds() == load.rows
