@@ -146,16 +146,17 @@ def test_stop_during_a_batch_completes_the_batch_and_repeats_nothing(
         job.wait_for_state("RUNNING")
         wait_for_results(pairs, first + 1)
 
-    # No signal to the group reaches the JVM, which has another session.
     with Job(pairs.spec(after="1 hour"), tmp_path) as job:
         run_into_a_batch(job, 0)
         tree = job.tree
         assert 0 == job.signal_group(SIGTERM)
         wait_for_end(tree)
-    with Job(pairs.spec(after="1 hour"), tmp_path, jvm) as job:
-        run_into_a_batch(job, MANY)
-        assert 0 == job.signal_group(SIGINT)
         job.start()
+        run_into_a_batch(job, MANY)
+        tree = job.tree
+        assert 0 == job.signal_group(SIGINT)
+        wait_for_end(tree)
+    with Job(pairs.spec(after="1 hour"), tmp_path, jvm) as job:
         run_into_a_batch(job, 2 * MANY)
         assert 0 == job.terminate()
         assert ["state", "job_stopped"] * 3 == logged_events(job)
