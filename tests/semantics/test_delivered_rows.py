@@ -77,7 +77,7 @@ def test_left_row_whose_result_was_delivered_has_no_other_one(
     use_plant(monkeypatch, plant)
     _, phases = specified(made, processor="batch")
 
-    batches = run_in_real_time_engine(spark, made, phases)
+    batches = chain.from_iterable(run_in_real_time_engine(spark, made, phases))
 
     ids = Counter(row_id for batch in batches for row_id, *_ in batch.output.elements())
     assert Counter(f"{topic}/0/{offset}|" for offset in (0, 2, 3)) == ids
