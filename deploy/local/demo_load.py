@@ -84,13 +84,10 @@ class Record(Protocol):
         """Whether the job must count it as a record with a null in its join key."""
 
 
-@dataclass(frozen=True)
-class Impression:
-    side: ClassVar[Side] = "left"
+class _OfAnAd:
+    """A record whose key is its ad."""
+
     ad_id: int | None
-    event_time_ms: int
-    campaign: str | None = "spring"
-    cost: float = 1.0
 
     @property
     def key(self) -> str | None:
@@ -99,6 +96,23 @@ class Impression:
     @property
     def has_null_key(self) -> bool:
         return self.ad_id is None
+
+    @property
+    def fields(self) -> dict[str, object]:
+        raise NotImplementedError
+
+    @property
+    def value(self) -> bytes:
+        return json_bytes(self.fields)
+
+
+@dataclass(frozen=True)
+class Impression(_OfAnAd):
+    side: ClassVar[Side] = "left"
+    ad_id: int | None
+    event_time_ms: int
+    campaign: str | None = "spring"
+    cost: float = 1.0
 
     @property
     def fields(self) -> dict[str, object]:
@@ -110,34 +124,18 @@ class Impression:
             "cost": self.cost,
         }
 
-    @property
-    def value(self) -> bytes:
-        return json_bytes(self.fields)
-
 
 @dataclass(frozen=True)
-class Click:
+class Click(_OfAnAd):
     side: ClassVar[Side] = "right"
     ad_id: int | None
     event_time_ms: int
     user: str | None = "ada"
 
     @property
-    def key(self) -> str | None:
-        return None if self.ad_id is None else str(self.ad_id)
-
-    @property
-    def has_null_key(self) -> bool:
-        return self.ad_id is None
-
-    @property
     def fields(self) -> dict[str, object]:
         # Epoch milliseconds and ISO-8601: the job reads both.
         return {"ad_id": self.ad_id, "clicked_at": self.event_time_ms, "user": self.user}
-
-    @property
-    def value(self) -> bytes:
-        return json_bytes(self.fields)
 
 
 @dataclass(frozen=True)
