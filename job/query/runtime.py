@@ -19,8 +19,12 @@ from job.query.stats import QueryStats
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.failures import failure_of, jvm_is_gone
-from job.spark.listener import listen
+from job.spark.listener import Reports, listen
 from job.spark.session import Jvm
+from job.waiting import wait_until
+
+REPORT_SECONDS = 5.0
+PAUSE_SECONDS = 0.01
 
 _log = structlog.get_logger()
 
@@ -50,6 +54,7 @@ class Resources:
         self._jvm: Jvm | None = None
         self._lease: Lease | None = None
         self._slots = 0
+        self._reports = Reports()
 
     @property
     def has_jvm(self) -> bool:
@@ -62,12 +67,25 @@ class Resources:
             self._starting = None
             try:
                 session = jvm.session(self._settings, self._plan.spark_conf)
-                listen(session, self._stats)
+                self._reports = listen(session, self._stats)
             except BaseException:
                 jvm.close()
                 raise
             self._jvm = jvm
         return self._jvm.session(self._settings, self._plan.spark_conf)
+
+    def await_reports(self, run_id: str) -> None:
+        """Wait until Spark has reported each batch of a run that has ended.
+
+        The counts of a batch are read when it is reported, so the counters of the run must last
+        until then.
+        """
+
+        def is_over() -> bool:
+            return self._reports.are_complete(run_id) or self._jvm_is_dead
+
+        if not wait_until(is_over, REPORT_SECONDS, PAUSE_SECONDS):
+            _log.warning("batches_not_reported", run_id=run_id, after_seconds=REPORT_SECONDS)
 
     def warm_up_session(self, successor: JoinPlan) -> SparkSession | None:
         """A session for the query of `successor`, next to the running query. None: that query will

@@ -137,8 +137,12 @@ class QueryStarter:
                         running = start_micro_batches(records, plan, join, checkpoint, sink)
                 loop.follow(running)
                 self._running = loop
-                with _live_reports(run, running, join), _live_watermark(run, loop, join.live):
-                    yield running
+                run_id = str(running.query.runId)
+                try:
+                    with _live_reports(run, running, join), _live_watermark(run, loop, join.live):
+                        yield running
+                finally:
+                    self._resources.await_reports(run_id)
 
     def _begin_phase(self, run: QueryRun) -> Phase:
         """Prepare the Spark session and the checkpoint for the phase that is next."""

@@ -32,22 +32,41 @@ class ProgressListener(Protocol):
         """There was no new data."""
 
 
-def listen(spark: SparkSession, listener: ProgressListener) -> None:
+class Reports:
+    """What Spark has reported of the queries of a session.
+
+    Spark reports a batch on another thread, which may be after the end of the run.
+    """
+
+    def __init__(self) -> None:
+        self._ended: set[str] = set()
+
+    def are_complete(self, run_id: str) -> bool:
+        """Whether the end of the run, and so each of its batches, is reported."""
+        return run_id in self._ended
+
+    def run_ended(self, run_id: str) -> None:
+        self._ended.add(run_id)
+
+
+def listen(spark: SparkSession, listener: ProgressListener) -> Reports:
+    reports = Reports()
     try:
-        _listen(spark, listener)
+        _listen(spark, listener, reports)
     except Exception as error:
-        spark.streams.addListener(_PublicListener(listener))
+        spark.streams.addListener(_PublicListener(listener, reports))
         report_lost_hook("listener", error)
+    return reports
 
 
-def _listen(spark: SparkSession, listener: ProgressListener) -> None:
+def _listen(spark: SparkSession, listener: ProgressListener, reports: Reports) -> None:
     from pyspark.java_gateway import ensure_callback_server_started
 
     context = spark.sparkContext
     assert context._gateway is not None
     assert context._jvm is not None
     ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]  # PySpark's
-    wrapper = jvm_class(context._jvm, LISTENER_WRAPPER)(_Listener(listener))
+    wrapper = jvm_class(context._jvm, LISTENER_WRAPPER)(_Listener(listener, reports))
     spark._jsparkSession.streams().addListener(wrapper)
 
 
@@ -71,8 +90,9 @@ class JavaListener:
 
 
 class _Listener(JavaListener):
-    def __init__(self, listener: ProgressListener) -> None:
+    def __init__(self, listener: ProgressListener, reports: Reports) -> None:
         self._listener = listener
+        self._reports = reports
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         self._listener.batch(str(event.progress().json()))
@@ -80,12 +100,16 @@ class _Listener(JavaListener):
     def onQueryIdle(self, event: Any) -> None:  # noqa: ARG002, N802
         self._listener.idle()
 
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        self._reports.run_ended(str(event.runId().toString()))
+
 
 class _PublicListener(StreamingQueryListener):
     """The same on PySpark's public API."""
 
-    def __init__(self, listener: ProgressListener) -> None:
+    def __init__(self, listener: ProgressListener, reports: Reports) -> None:
         self._listener = listener
+        self._reports = reports
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         pass
@@ -97,4 +121,4 @@ class _PublicListener(StreamingQueryListener):
         self._listener.idle()
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        pass
+        self._reports.run_ended(str(event.runId))

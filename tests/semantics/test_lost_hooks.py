@@ -32,16 +32,21 @@ def test_progress_is_reported_with_and_without_the_hook(
 ) -> None:
     if is_lost:
         monkeypatch.setattr(listener, "_listen", lost)
+    hooks: list[str] = []
+    monkeypatch.setattr(listener, "report_lost_hook", lambda hook, _: hooks.append(hook))
     reports = Reports()
-    listener.listen(spark, reports)
+    reported = listener.listen(spark, reports)
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 3).load()
     query = (
         rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).start()
     )
     try:
         wait_until(lambda: reports, 60, "a batch is reported")
+        assert not reported.are_complete(str(query.runId))
     finally:
         query.stop()
+    wait_until(lambda: reported.are_complete(str(query.runId)), 60, "the end is reported")
 
     assert str(query.id) in reports[0]
     assert '"numInputRows"' in reports[0]
+    assert ["listener"] * is_lost == hooks

@@ -1,6 +1,7 @@
 """Task slots of the local master, and which JVM a query uses, without a JVM."""
 
 from collections.abc import Callable
+from threading import Timer
 from typing import Any, NoReturn
 
 import pytest
@@ -14,6 +15,7 @@ from job.query.runtime import Resources
 from job.query.stats import QueryStats
 from job.redaction import Redaction
 from job.settings import JobSettings
+from job.spark.listener import Reports
 from tests.unit.specs import plan
 
 OAUTH = {
@@ -40,7 +42,8 @@ class Jvms:
         self.cancelled = 0
         self.is_stuck = False
         monkeypatch.setattr(runtime, "Jvm", self._start)
-        monkeypatch.setattr(runtime, "listen", lambda *_: None)
+        self.reports = Reports()
+        monkeypatch.setattr(runtime, "listen", lambda *_: self.reports)
 
     def _start(self, *_: object) -> "Jvms":
         self.started += 1
@@ -139,6 +142,38 @@ def test_jvm_that_replaces_a_killed_one_starts_in_the_delay_before_the_retry(
     acquired.release_if_dead(is_retried=True)
     acquired.release()  # the job ends before the retry
     assert (3, 3) == (jvms.started, jvms.closed)
+
+
+def test_run_is_over_when_spark_has_reported_its_last_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The counters of the run must last until then: late rows were not counted."""
+    jvms = Jvms(monkeypatch)
+    acquired = resources(jvms, "local[*]")
+    acquired.session()
+    jvms.reports.run_ended("an earlier run")
+    last_report = Timer(0.05, jvms.reports.run_ended, ["this run"])
+    last_report.start()
+
+    acquired.await_reports("this run")
+
+    assert jvms.reports.are_complete("this run")
+
+
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_reports_are_not_awaited_for_long_nor_of_a_killed_jvm(
+    monkeypatch: pytest.MonkeyPatch, *, is_alive: bool
+) -> None:
+    monkeypatch.setattr(runtime, "REPORT_SECONDS", 0.05 if is_alive else 60.0)
+    jvms = Jvms(monkeypatch)
+    acquired = resources(jvms, "local[*]")
+    acquired.session()
+    jvms.is_alive = is_alive
+
+    with structlog.testing.capture_logs() as logs:
+        acquired.await_reports("this run")
+
+    assert (["batches_not_reported"] if is_alive else []) == [log["event"] for log in logs]
 
 
 @pytest.mark.parametrize("changes", [{}, {"engine": "real_time"}])
