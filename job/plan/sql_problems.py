@@ -9,7 +9,7 @@ from job.errors import Problem, SetupError, SpecError
 from job.plan.planner import join_plan
 from job.spec.document import parsed
 from job.spec.sides import SIDES
-from job.spec.spec import spec_from_document
+from job.spec.spec import JoinSpec, spec_from_document
 from job.spec.variables import filled
 from job.sql.questions import SqlQuestions
 
@@ -47,12 +47,35 @@ def _sql_problems(
 ) -> Iterator[Problem]:
     """Of the spec with valid values in place of the invalid ones. None, if SQL depends on these."""
     try:
-        document = filled(parsed(text), environment)
+        document = repaired = filled(parsed(text), environment)
         for problem in found:
-            document = _repaired(document, problem.field)
-        join_plan(spec_from_document(document), sql, state_partitions=1)
+            repaired = _repaired(repaired, problem.field)
+        join_plan(_spec(document, repaired), sql, state_partitions=1)
     except SpecError as error:
         yield from (problem for problem in error.problems if _SQL.fullmatch(problem.field))
+
+
+def _spec(document: Any, repaired: Any) -> JoinSpec:
+    """Of the repaired document, or of one without settings that may contradict each other."""
+    try:
+        return spec_from_document(repaired)
+    except SpecError:
+        return spec_from_document(_with_little_but_sql(document, repaired))
+
+
+def _with_little_but_sql(document: Any, repaired: Any) -> Any:
+    if not isinstance(document, dict):
+        return document
+    join = document.get("join")
+    condition = join.get("condition") if isinstance(join, dict) else None
+    return {
+        **{name: repaired[name] for name in (*SIDES, "output") if name in repaired},
+        "name": "x",
+        "kafka": {"bootstrap_servers": "localhost:9092"},
+        "join": {"type": "inner", "unbounded_state": True, "condition": condition},
+        "checkpoint": "/checkpoint",
+        "on_bad_record": "drop",
+    }
 
 
 def _repaired(document: Any, field: str) -> Any:

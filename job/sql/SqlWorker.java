@@ -16,6 +16,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.regex.PatternSyntaxException;
 import org.apache.spark.SparkThrowable;
 import org.apache.spark.sql.catalyst.analysis.FunctionRegistry$;
 import org.apache.spark.sql.catalyst.expressions.Alias;
@@ -201,14 +202,16 @@ public final class SqlWorker {
   }
 
   /**
-   * Throws Spark's error for a constant pattern or format that Spark does not know. Spark reads it
-   * with the first row that is not null.
+   * Throws an error for a constant pattern or format that Spark does not know. Spark reads it with
+   * the first row that is not null.
    */
   private static void checkPatterns(Expression tree) {
     List<Expression> operands = SparkSql.children(tree);
     if (HAS_PATTERN.contains(tree.getClass().getSimpleName()) && operands.stream().skip(1).allMatch(Literal.class::isInstance)) {
       try {
         SparkSql.evaluated(tree, operands);
+      } catch (PatternSyntaxException error) { // of split, where Spark does not catch it
+        throw new AllowedSql.Refusal("PATTERN", tree.sql());
       } catch (RuntimeException error) {
         if (error instanceof SparkThrowable spark
             && String.valueOf(spark.getCondition()).contains("PATTERN")) {

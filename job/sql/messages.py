@@ -37,6 +37,7 @@ REFUSED = {
     "TYPE": "{what} has a type that a spec may not use",
     "REFLECTION": "{what}() calls a method of the JVM",
     "FILE": "{what}() reads a file, and a record comes from Kafka",
+    "PATTERN": "{what} has a pattern that is no regular expression",
     "SUBQUERY": "contains a subquery: use only columns, literals and functions",
     "UNKNOWN": "{what}() is not a function of Spark",
     "DEPTH": "is nested too deep: simplify it",

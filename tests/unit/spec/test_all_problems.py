@@ -160,6 +160,20 @@ def test_invalid_structure_does_not_hide_invalid_sql() -> None:
     } == set(reported)  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "contradiction",
+    [
+        {"dead_letter": {"topic": "dead"}},
+        {"join": {"type": "inner", "window": "5 minutes", "match_window": "1 minute"}},
+    ],
+    ids=["of the file", "of the join"],
+)
+def test_contradiction_does_not_hide_invalid_sql(contradiction: dict[str, Any]) -> None:
+    changes = {"left__filter": "nope > 1", **contradiction, "join__condition": "left.no = 1"}
+
+    assert {"left.filter", "join.condition"} < set(all_problems(**changes))
+
+
 def test_sql_is_not_checked_against_an_invalid_schema_or_missing_columns() -> None:
     assert {"left.schema", "join.type"} == set(
         all_problems(left__schema=7, join__type="outer", left__filter="nope > 1")

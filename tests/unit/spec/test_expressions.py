@@ -166,6 +166,10 @@ QUOTED = r"\'q\'"
         ("cast(99999999999 as int)", "99999999999L is too large for INT: correct it, or use try_"),
         ("DATE '2020-13-01'", "'2020-13-01' is not a value of DATE: correct it"),
         ("right.user rlike '('", "the regular expression '(' of rlike() is invalid"),
+        (
+            "split(right.user, '[')[0]",
+            "split(right.user, '[', -1) has a pattern that is no regular",
+        ),
         ("date_format(left.shown_at, 'yyyyyyy')", "the format 'yyyyyyy' is invalid: see https://"),
         ("date_format(left.shown_at, 'bbb')", "the format 'bbb' is invalid: see https://spark.ap"),
         (
