@@ -37,7 +37,7 @@ from job.query.start import QueryStarter
 from job.query.stats import QueryStats
 from job.redaction import Redaction
 from job.settings import JobSettings
-from job.spark.between_batches import pause_between_batches, stop_at_once, stop_gracefully
+from job.spark.between_batches import pause_between_batches, stop_at_once
 from job.spark.session import Jvm
 from job.spec.durations import milliseconds
 
@@ -306,7 +306,7 @@ class QueryRunner:
             if running.can_be_interrupted and not self._machine.completes_interval:
                 stop_at_once(running.query)
             else:
-                stop_gracefully(running.query, self._grace)
+                running.stop(self._grace)
         if self._machine.restart_requested:
             self._machine.restart_requested = False
             self._count_restart()

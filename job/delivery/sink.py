@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
+import structlog
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -31,6 +32,8 @@ from job.spark.failures import failure_of
 from job.spark.observed_metrics import batch_metrics
 from job.spark.stopped_query import short_error
 from job.spec.durations import milliseconds
+
+_log = structlog.get_logger()
 
 # The first batch begins before start() has returned the query.
 START_SECONDS = 60.0
@@ -79,6 +82,13 @@ class RunningQuery:
             if failure is not None:
                 raise failure from None
             raise
+
+    def stop(self, grace: timedelta) -> None:
+        """Stop the query between two batches. If the last batch fails meanwhile, log why: Spark is
+        silent about an error that it takes for the interruption of a query that is stopped."""
+        stop_gracefully(self.query, grace)
+        if self._sink.failure is not None:
+            _log.warning("last_batch_failed", reason=str(self._sink.failure))
 
     def record_failure(self, error: Py4JJavaError) -> None:
         """Record the failure of a call from Spark to Python, which Spark keeps only as text."""

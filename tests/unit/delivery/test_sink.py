@@ -1,15 +1,17 @@
 """What a batch has delivered, as the driver counts it and compares it with the state partitions."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import structlog
 
 from job.delivery import sink as sink_module
 from job.delivery.kept_back import KeptBack
 from job.delivery.record_writer import RecordWriter
-from job.delivery.sink import BatchSink
+from job.delivery.sink import BatchSink, RunningQuery
 from job.errors import DeliveryError
 from job.join.join import SparkJoin
 from tests.java_error import JavaError
@@ -120,3 +122,21 @@ def test_batch_that_did_not_run_in_the_partitions_of_the_state_is_an_error(parti
     assert f"batch 7 ran in {partitions} partitions instead of 2" in str(sink.failure)
     assert [3] == [rows for _, rows, _ in sink.counted]
     assert [] == sink.ended
+
+
+def test_failure_of_the_last_batch_before_a_stop_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark is silent about it if it looks like the interruption of the query."""
+    error = JavaError("An error occurred while calling o7.save.\n: java.lang.InterruptedException")
+    sink = Sink(Writer(3, error))
+
+    def batch_fails(*_: object) -> None:
+        with pytest.raises(Exception, match="InterruptedException"):
+            sink.run_batch()
+
+    monkeypatch.setattr(sink_module, "stop_gracefully", batch_fails)
+    query: Any = None
+    with structlog.testing.capture_logs() as logs:
+        RunningQuery(query, sink).stop(timedelta(seconds=1))
+
+    [log] = logs
+    assert ("last_batch_failed", "explained") == (log["event"], log["reason"])
