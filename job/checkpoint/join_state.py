@@ -46,7 +46,7 @@ def join_state(
     `location`: Spark's checkpointLocation. Raises CheckpointError if the state cannot be read.
     """
     side_plan = plan.side(side)
-    if plan.table_side is not None and side_plan.table is None:
+    if plan.table_side not in {None, side} and not plan.is_final:
         state = _no_rows(spark, side_plan)
     else:
         state = _load(spark, plan, location, side, batch_id)
@@ -120,8 +120,9 @@ def _rows_of_processor(
         # Not broadcast: Spark reads a broadcast table on another thread, which a cancellation
         # interrupts.
         .join(evicted.hint("shuffle_hash"), "partition_id", "left")
-        .where("expires_at > coalesce(evicted, expires_at - 1)")
     )
+    if plan.side(side).table is None:
+        rows = rows.where("expires_at > coalesce(evicted, expires_at - 1)")
     if plan.join_type.semi_side is not None:
         rows = rows.where("NOT matched")  # They have been emitted, and match no other row.
     return rows.select("row.*", "matched", "partition_id")

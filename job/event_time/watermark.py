@@ -3,7 +3,8 @@
     event time of a side = the smallest newest event time of its partitions with a backlog;
                            with no backlog in any of them, the newest of all its partitions
     watermark            = the smaller of  event time - watermark_delay  of the two sides, or that
-                           of the stream if the other side is a table
+                           of the stream if the other side is a table, which is read to its end
+                           if rows of the stream wait for its versions
 
 A partition with a backlog holds the watermark back because its unread records may be as old as the
 newest one already read. A partition that is read to its end does not hold the watermark back. While
@@ -52,12 +53,19 @@ def event_time_of(partitions: Partitions, side: Side) -> SideEventTime:
     return side_event_time(partitions.side(side), partitions.newest_ms.get(side))
 
 
-def watermark_ms(partitions: Partitions, delay_ms: Mapping[Side, int]) -> int | None:
+def watermark_ms(
+    partitions: Partitions, delay_ms: Mapping[Side, int], read_first: Side | None = None
+) -> int | None:
     """The watermark of the next batch. None: a side does not let the watermark advance.
 
-    `delay_ms`: `watermark_delay` of the sides that the watermark follows.
+    `delay_ms`: `watermark_delay` of the sides that the watermark follows. `read_first`: a table
+    that must be read to its end before the watermark may pass the rows that wait for it.
     """
     watermarks = []
+    if read_first is not None and any(
+        partition.has_backlog for partition in partitions.side(read_first).values()
+    ):
+        return None
     for side, delay in delay_ms.items():
         event_time = event_time_of(partitions, side).ms
         if event_time is None:

@@ -223,6 +223,14 @@ class WaitsForPick:
 
 
 @dataclass(frozen=True)
+class WaitsForVersion:
+    """A row of a stream waits for its version of a table."""
+
+    until_ms: int
+    """Watermark that has to be passed."""
+
+
+@dataclass(frozen=True)
 class NotPicked:
     """A right row of a join that picks has a match, and is in no result that was found."""
 
@@ -278,6 +286,7 @@ Cause: TypeAlias = (
     | ResultNotFound
     | OneOfBothLate
     | WaitsForPick
+    | WaitsForVersion
     | NotPicked
     | UnmatchedAtOnce
     | InTable

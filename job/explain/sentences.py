@@ -129,9 +129,9 @@ def _what(facts: Facts, record: KeyRecord, cause: Cause) -> str:
             )
         case kinds.ResultNotFound():
             return _not_found(facts, record, cause)
-        case kinds.WaitsForPick(until_ms=until_ms):
+        case kinds.WaitsForPick(until_ms=until_ms) | kinds.WaitsForVersion(until_ms=until_ms):
             until = f"{time_text(until_ms)}{_ahead(facts, until_ms)}"
-            return single_match.waits_for_pick(cause, plan, until)
+            return single_match.waits(cause, plan, until)
         case kinds.NotPicked():
             return single_match.not_picked(cause, plan)
         case kinds.UnmatchedAtOnce(result=result, because=because):

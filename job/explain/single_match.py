@@ -60,11 +60,17 @@ def at_once(plan: JoinPlan, result: str | None, why: str) -> str:
     outcome = f"join type {plan.join_type} emits no result for it"
     if result is not None:
         outcome = f"was emitted as unmatched: {result}"
-    return f"had no match when it was read, and {outcome}; {why}"
+    when = "when the watermark had passed it" if plan.is_final else "when it was read"
+    return f"had no match {when}, and {outcome}; {why}"
 
 
-def waits_for_pick(cause: kinds.WaitsForPick, plan: JoinPlan, until: str) -> str:
-    """`until`: the watermark at which its match window has passed."""
+def waits(cause: kinds.WaitsForPick | kinds.WaitsForVersion, plan: JoinPlan, until: str) -> str:
+    """`until`: the watermark at which its match window, or its version, is complete."""
+    if isinstance(cause, kinds.WaitsForVersion):
+        return (
+            f"waits until the watermark passes {until}; then its result has the version of its key "
+            "that is valid at its event time"
+        )
     return (
         f"matches right {cause.other} and waits until the watermark passes {until}; then the "
         f"{plan.pick} match is its result"

@@ -23,7 +23,7 @@ def cause(
         return not_joined or _in_table(facts, record)
     results = facts.results_of(record)
     if not results:
-        return not_joined or _without_result(facts, record, late)
+        return not_joined or _waits(facts, record) or _without_result(facts, record, late)
     table = OTHER_SIDE[record.side]
     if table in results[0].records:
         return kinds.Matched(results[0].records[table], tuple(results))
@@ -32,6 +32,16 @@ def cause(
     if isinstance(record.problem, NullKey | NoMatchPossible):
         return kinds.EmittedUnmatched(results[0], record.problem)
     return kinds.UnmatchedAtOnce(results[0], _no_match(facts, record))
+
+
+def _waits(facts: Facts, record: KeyRecord) -> Cause | None:
+    """None: the row does not wait for its version."""
+    retention, time_ms = facts.plan.side(record.side).retention, record.late_time_ms
+    if retention is None or time_ms is None:
+        return None
+    until_ms = time_ms + milliseconds(retention)
+    has_passed = facts.watermark_ms is not None and facts.watermark_ms > until_ms
+    return None if has_passed else kinds.WaitsForVersion(until_ms)
 
 
 def _in_table(facts: Facts, record: KeyRecord) -> Cause:

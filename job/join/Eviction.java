@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
 /**
  * Emits the unmatched rows of a partition that have expired at a watermark, or the results of its
- * left rows if the join picks, and removes slots.
+ * left rows if they wait for them, and removes slots.
  *
  * <p>Rows that arrive meanwhile expire later.
  */
@@ -16,7 +16,7 @@ final class Eviction {
   private final JoinRules rules;
   private final JoinState state;
 
-  private final Picking picking;
+  private final ResultOfExpired results;
 
   /** Watermark of the previous eviction. */
   private final long previous;
@@ -39,17 +39,18 @@ final class Eviction {
   /** The last key that was evicted, if the slot is not on the heap. */
   private UnsafeRow lastKey;
 
-  /** `picking`: for the left rows of a join that picks. */
-  Eviction(JoinRules rules, JoinState state, Picking picking, long previous, long watermark) {
+  /** `results`: of the left rows, if they wait for their results. */
+  Eviction(
+      JoinRules rules, JoinState state, ResultOfExpired results, long previous, long watermark) {
     this.rules = rules;
     this.state = state;
-    this.picking = picking;
+    this.results = results;
     this.previous = previous;
     this.watermark = watermark;
     if (previous == watermark) {
       return;
     }
-    for (int side = JoinRules.LEFT; side <= JoinRules.RIGHT; side++) {
+    for (int side = JoinRules.LEFT; side <= rules.lastExpiring(); side++) {
       for (Slot slot : state.slots(side)) {
         if (rules.firstExpiry(slot) > watermark) {
           break;
@@ -61,6 +62,11 @@ final class Eviction {
 
   long watermark() {
     return watermark;
+  }
+
+  /** The watermark up to which all rows have been evicted. */
+  long evictedUntil() {
+    return hasEnded() ? watermark : previous;
   }
 
   /** Whether nothing is left to evict. */
@@ -131,9 +137,9 @@ final class Eviction {
         continue;
       }
       rules.counts.removed[slot.side].add(1);
-      if (rules.picks()) {
+      if (rules.waits()) {
         UnsafeRow key = rows.keyOf(row, rules.keySchema.length()).copy();
-        picking.emit(key, SlotRows.hash(key), rows.row(row), output);
+        results.emit(key, SlotRows.hash(key), rows.row(row), output);
       } else if (!rows.isMatched(row)) {
         output.add(rules.unmatched(slot.side, rows.columns(row)));
       }
@@ -162,8 +168,8 @@ final class Eviction {
   private void evict(int side, UnsafeRow key, StoredRow row, List<InternalRow> output) {
     if (row.expiresAt > previous && row.expiresAt <= watermark) {
       rules.counts.removed[side].add(1);
-      if (rules.picks()) {
-        picking.emit(key.copy(), SlotRows.hash(key), row, output);
+      if (rules.waits()) {
+        results.emit(key.copy(), SlotRows.hash(key), row, output);
       } else if (!row.matched) {
         output.add(rules.unmatched(side, row.row));
       }

@@ -106,7 +106,7 @@ abstract class JoinProcessor extends StatefulProcessor<InternalRow, InternalRow,
     for (int side = rules.firstStored; side <= RIGHT; side++) {
       stores[side] =
           new SlotStore(
-              store, SIDES[side], rules.keySchema, rules.rowSchemas[side], rules.table != null);
+              store, SIDES[side], rules.keySchema, rules.rowSchemas[side], rules.table != null && side == RIGHT);
     }
     state = KeptStates.take(store);
     if (state == null) {

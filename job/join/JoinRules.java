@@ -70,7 +70,7 @@ public final class JoinRules implements Serializable {
   /** Of the right side. Null: it is a stream. */
   final TableRules table;
 
-  /** The first side whose rows are in state: LEFT, or RIGHT if that is a table. */
+  /** The first side whose rows are in state. RIGHT: a row of the left side never waits there. */
   final int firstStored;
 
   public JoinRules(
@@ -118,7 +118,7 @@ public final class JoinRules implements Serializable {
     this.firstSide = firstSide;
     this.counts = counts;
     this.table = table;
-    firstStored = table == null ? LEFT : RIGHT;
+    firstStored = joinsAtOnce() ? RIGHT : LEFT;
   }
 
   /** The earliest watermark, in milliseconds, at which a row of the slot may expire. */
@@ -175,11 +175,22 @@ public final class JoinRules implements Serializable {
 
   /** Whether the result of a row of this side is emitted when it expires. */
   boolean emitsExpired(int side) {
-    return padsUnmatched[side] || (picks() && side == LEFT);
+    return padsUnmatched[side] || (waits() && side == LEFT);
   }
 
-  boolean picks() {
-    return pick != Pick.NONE;
+  /** Whether a left row has its result when it expires, and none before. */
+  boolean waits() {
+    return pick != Pick.NONE || (table != null && table.isFinal);
+  }
+
+  /** Whether a left row is joined with a table when it arrives. */
+  boolean joinsAtOnce() {
+    return table != null && !table.isFinal;
+  }
+
+  /** The last side whose rows expire. A table on the right side has none. */
+  int lastExpiring() {
+    return table == null ? RIGHT : LEFT;
   }
 
   /** Whether state records that rows of this side have matched. */

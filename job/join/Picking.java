@@ -5,8 +5,8 @@ import java.util.function.BiPredicate;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
-/** Chooses the match of a left row whose window has passed: all rows that can match are in state. */
-final class Picking {
+/** Chooses the match of a left row whose window has passed, of the right rows in the window. */
+final class Picking implements ResultOfExpired {
   private final JoinRules rules;
   private final JoinState state;
   private final BiPredicate<InternalRow, InternalRow> condition;
@@ -23,8 +23,8 @@ final class Picking {
     this.condition = condition;
   }
 
-  /** Emits the result of a left row. `key`: its slot is changed. */
-  void emit(UnsafeRow key, int hash, StoredRow left, List<InternalRow> output) {
+  @Override
+  public void emit(UnsafeRow key, int hash, StoredRow left, List<InternalRow> output) {
     this.left = left;
     best = null;
     long last = rules.lastSlot(JoinRules.RIGHT, left.eventTime);

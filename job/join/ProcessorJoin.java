@@ -30,7 +30,7 @@ public final class ProcessorJoin {
     return rows.groupBy(columns)
         .as(InternalRows.encoder(rules.keySchema), InternalRows.encoder(rows.schema()))
         .transformWithState(
-            rules.table == null ? new StreamJoin(rules) : new TableJoin(rules),
+            rules.joinsAtOnce() ? new TableJoin(rules) : new StreamJoin(rules),
             TimeMode.EventTime(),
             OutputMode.Update(),
             InternalRows.encoder(rules.outputSchema()))

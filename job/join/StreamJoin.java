@@ -46,7 +46,9 @@ import scala.collection.Iterator;
  * unmatched has expired.
  *
  * <p>A join that picks (Pick) emits no pairs when rows arrive: the result of a left row is chosen
- * when it expires, because its window has passed then.
+ * when it expires, because its window has passed then. In the same way a row waits for its version of
+ * a table, the right side, if the join is final (TableVersions). A version that is read after rows
+ * of its time may have had their results is valid from then on.
  *
  * <p>Unlike Spark 4.3.0's own operator, a left semi join does not miss a match in the batch that
  * evicts one of the two rows.
@@ -64,7 +66,8 @@ public final class StreamJoin extends JoinProcessor {
   private static final long START = Long.MIN_VALUE;
 
   private transient Eviction eviction;
-  private transient Picking picking;
+  private transient ResultOfExpired results;
+  private transient TableVersions versions;
   private transient DeliveredRows delivered;
   private transient TransactionSlot slot;
   private transient long lateWatermark;
@@ -79,7 +82,11 @@ public final class StreamJoin extends JoinProcessor {
       TickingShuffleManager.register(InputRow.tick(rules));
     }
     eviction = null;
-    picking = new Picking(rules, state, this::matches);
+    if (rules.table == null) {
+      results = new Picking(rules, state, this::matches);
+    } else {
+      results = versions = new TableVersions(rules, state, this::matches);
+    }
   }
 
   @Override
@@ -102,6 +109,14 @@ public final class StreamJoin extends JoinProcessor {
     }
     advance();
     return new KeyJoin(key, rows, eviction.watermark());
+  }
+
+  @Override
+  void taskEnds() {
+    if (versions != null && eviction != null) {
+      versions.setJoinedUntil(rules.table.decidedUntil(eviction.evictedUntil()));
+      versions.sweep();
+    }
   }
 
   /**
@@ -168,7 +183,10 @@ public final class StreamJoin extends JoinProcessor {
 
   private void startEviction(long previous, long watermark) {
     state.setEvictedAt(previous);
-    eviction = new Eviction(rules, state, picking, previous, Math.max(previous, watermark));
+    if (versions != null) {
+      versions.setJoinedUntil(rules.table.decidedUntil(previous));
+    }
+    eviction = new Eviction(rules, state, results, previous, Math.max(previous, watermark));
     if (slot != null) {
       slot.advanceTo(eviction.watermark());
     }
@@ -232,8 +250,8 @@ public final class StreamJoin extends JoinProcessor {
       ended = true;
       for (int side = LEFT; side <= RIGHT; side++) {
         for (StoredRow row : expired.get(side)) {
-          if (rules.picks()) {
-            picking.emit(key, hash, row, output);
+          if (rules.waits()) {
+            results.emit(key, hash, row, output);
           } else if (rules.padsUnmatched[side] && !row.matched) {
             output.add(rules.unmatched(side, row.row));
           }
@@ -256,6 +274,10 @@ public final class StreamJoin extends JoinProcessor {
       }
       int side = input.side();
       rules.counts.newest[side].add(input.eventTime());
+      if (versions != null && side == RIGHT) {
+        addVersion(input.toVersion());
+        return;
+      }
       if (input.isLate(lateWatermark) || delivered.wasLate(side, input.position())) {
         rules.counts.late[side].add(1);
         if (input.hasDeadLetter()) {
@@ -273,8 +295,25 @@ public final class StreamJoin extends JoinProcessor {
       }
     }
 
+    /** A late version counts for rows that have no result yet. */
+    private void addVersion(StoredRow version) {
+      List<StoredRow> before = versions.of(key, hash);
+      if (!before.isEmpty()) {
+        versions.countMoved(before.get(0), version);
+      }
+      long decided = rules.table.decidedUntil(lateWatermark);
+      StoredRow added = version;
+      if (version.eventTime <= decided * InputRow.MICROS_PER_MILLI) {
+        rules.counts.late[RIGHT].add(1);
+        added = TableRules.late(versions.kept(before), version, decided);
+      }
+      if (added != null) {
+        versions.add(key, hash, before, List.of(added));
+      }
+    }
+
     private void join(int side, StoredRow row, long slotTime, List<InternalRow> output) {
-      if (rules.picks()) {
+      if (rules.waits()) {
         store(side, row, slotTime);
         return;
       }
@@ -389,7 +428,7 @@ public final class StreamJoin extends JoinProcessor {
     private void store(int side, StoredRow row, long slotTime) {
       // If the join picks, a left row that expires with this batch may match a right row that has
       // expired when it arrives.
-      if (row.expiresAt <= watermark && !(rules.picks() && side == RIGHT)) {
+      if (row.expiresAt <= watermark && !(rules.waits() && side == RIGHT)) {
         expired.get(side).add(row.copy());
         return;
       }

@@ -18,8 +18,7 @@ import scala.collection.Iterator;
  *                          as-of: with the version that is valid at its event time
  * </pre>
  *
- * <p>The rows of the table are in slots by the hash of their keys, which fill the heap and leave it
- * one by one (JoinState). In a micro-batch all records of the table come before the rows of the
+ * <p>In a micro-batch all records of the table come before the rows of the
  * stream. Of the records of a key the one with the largest offset counts, whatever their order here.
  * Records of a key in two partitions have no order, so they are counted.
  *
@@ -31,13 +30,10 @@ import scala.collection.Iterator;
  * stream whose result was delivered is not joined again.
  */
 public final class TableJoin extends JoinProcessor {
-  private static final int SLOT_BITS = 8;
-
-  /** Rows that a task looks at for versions that nothing needs. */
-  private static final long SWEPT_ROWS = 10_000;
-
   /** Null: no row has arrived. */
   private transient DeliveredRows delivered;
+
+  private transient TableVersions table;
 
   private transient long watermark;
 
@@ -50,6 +46,7 @@ public final class TableJoin extends JoinProcessor {
 
   @Override
   void taskBegins() {
+    table = new TableVersions(rules, state, this::matches);
     delivered = null;
     answeredBefore = state.newestJoined;
   }
@@ -57,7 +54,7 @@ public final class TableJoin extends JoinProcessor {
   @Override
   void taskEnds() {
     if (rules.table.isAsOf && delivered != null) {
-      state.sweep(RIGHT, SWEPT_ROWS, versions -> rules.table.kept(versions, watermark));
+      table.sweep();
     }
   }
 
@@ -68,6 +65,7 @@ public final class TableJoin extends JoinProcessor {
       delivered = DeliveredRows.ofTask(rules.firstSide);
       if (rules.table.isAsOf) {
         watermark = rules.realTime ? times.getCurrentWatermarkInMs() : LateWatermark.ofBatch();
+        table.setJoinedUntil(watermark);
       }
     }
     return new KeyJoin(key, rows);
@@ -96,7 +94,6 @@ public final class TableJoin extends JoinProcessor {
   private final class KeyJoin extends Buffered {
     private final UnsafeRow key;
     private final int hash;
-    private final long slot;
     private final Iterator<InternalRow> rows;
     private final List<Waiting> waiting = new ArrayList<>(1);
     private int joined;
@@ -111,7 +108,6 @@ public final class TableJoin extends JoinProcessor {
       this.key = stateKey(key);
       this.rows = rows;
       hash = SlotRows.hash(this.key);
-      slot = hash >>> Integer.SIZE - SLOT_BITS;
     }
 
     @Override
@@ -121,7 +117,7 @@ public final class TableJoin extends JoinProcessor {
         return true;
       }
       if (versions == null) {
-        versions = state.rows(RIGHT, slot, key, hash);
+        versions = table.of(key, hash);
         change();
       }
       if (joined == waiting.size()) {
@@ -141,7 +137,7 @@ public final class TableJoin extends JoinProcessor {
       if (side == RIGHT) {
         StoredRow record = input.toVersion();
         if (!arrived.isEmpty()) {
-          countMoved(arrived.get(arrived.size() - 1), record);
+          table.countMoved(arrived.get(arrived.size() - 1), record);
         }
         if (rules.table.isAsOf || arrived.isEmpty()) {
           arrived.add(record);
@@ -161,7 +157,7 @@ public final class TableJoin extends JoinProcessor {
     /** Changes the table. */
     private void change() {
       if (!arrived.isEmpty() && !versions.isEmpty()) {
-        countMoved(versions.get(0), arrived.get(0));
+        table.countMoved(versions.get(0), arrived.get(0));
       }
       if (rules.table.isAsOf) {
         changeVersions();
@@ -173,66 +169,33 @@ public final class TableJoin extends JoinProcessor {
     /** Makes a record the row of its key, or removes that. */
     private void replace(StoredRow record) {
       StoredRow row = versions.isEmpty() ? null : versions.get(0);
-      if (row != null && !hasMoved(row, record) && row.position >= record.position) {
+      if (row != null && !TableVersions.hasMoved(row, record) && row.position >= record.position) {
         return;
       }
       List<StoredRow> rows = record.matched ? List.of() : List.of(record);
-      state.replace(RIGHT, slot, key, hash, versions.size(), rows);
+      table.replace(key, hash, versions.size(), rows);
       versions = rows;
     }
 
     private void changeVersions() {
-      int before = versions.size();
-      versions = rules.table.kept(versions, watermark);
       if (arrived.isEmpty()) {
+        versions = table.kept(versions);
         return;
       }
       long answered = rules.realTime ? state.newestJoined : answeredBefore;
       for (StoredRow version : arrived) {
         rules.counts.staleAnswers.add(version.eventTime <= answered ? 1 : 0);
       }
-      versions.addAll(arrived);
-      int all = before + arrived.size();
-      versions = rules.table.kept(versions, watermark);
-      if (versions.size() < all) {
-        state.replace(RIGHT, slot, key, hash, before, versions);
-        return;
-      }
-      for (StoredRow version : arrived) {
-        state.add(RIGHT, slot, key, hash, version);
-      }
-    }
-
-    private void countMoved(StoredRow row, StoredRow next) {
-      rules.counts.keysMoved.add(hasMoved(row, next) ? 1 : 0);
-    }
-
-    /** Whether two rows are from two partitions. */
-    private boolean hasMoved(StoredRow row, StoredRow next) {
-      return row.position >>> StoredRow.OFFSET_BITS != next.position >>> StoredRow.OFFSET_BITS;
+      versions = table.add(key, hash, versions, arrived);
     }
 
     private void join(Waiting waiting, List<InternalRow> output) {
-      StoredRow version = waiting.isMatchable ? version(waiting.eventTime) : null;
-      boolean isMatched = version != null && matches(waiting.row, version.row);
-      if (isMatched && rules.emitsPairs) {
-        output.add(rules.pair(waiting.row, version.row));
-      } else if (!isMatched && rules.padsUnmatched[LEFT]) {
-        output.add(rules.unmatched(LEFT, waiting.row));
+      StoredRow version = null;
+      if (waiting.isMatchable) {
+        state.newestJoined = Math.max(state.newestJoined, waiting.eventTime);
+        version = table.at(versions, waiting.eventTime);
       }
-    }
-
-    /** The version that a row of the stream joins. Null: there is none. */
-    private StoredRow version(long time) {
-      state.newestJoined = Math.max(state.newestJoined, time);
-      StoredRow version = versions.isEmpty() ? null : versions.get(0);
-      if (rules.table.isAsOf) {
-        version = rules.table.at(versions, time);
-      }
-      if (version == null) {
-        rules.counts.withoutVersion[TableRules.reason(versions, time)].add(1);
-      }
-      return version;
+      table.emit(waiting.row, version, output);
     }
   }
 }

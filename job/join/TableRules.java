@@ -34,11 +34,52 @@ public final class TableRules implements Serializable {
   /** Whether a row before all versions of its key joins the first one. */
   private final boolean takesFirst;
 
-  public TableRules(boolean isAsOf, long delay, long retention, boolean takesFirst) {
+  /** Whether a row of the stream waits for its version. */
+  final boolean isFinal;
+
+  /** How long it waits after the watermark has passed it, in milliseconds. */
+  private final long wait;
+
+  public TableRules(
+      boolean isAsOf,
+      long delay,
+      long retention,
+      boolean takesFirst,
+      boolean isFinal,
+      long wait) {
     this.isAsOf = isAsOf;
     this.delay = delay;
     this.retention = retention;
     this.takesFirst = takesFirst;
+    this.isFinal = isFinal;
+    this.wait = wait;
+  }
+
+  /** Up to which event time rows have their results at a watermark. Both are milliseconds. */
+  long decidedUntil(long watermark) {
+    return Math.max(watermark, wait) - wait; // Before any watermark: the smallest number.
+  }
+
+  /**
+   * What a version becomes that is read when rows up to the time `until`, in milliseconds, may have
+   * their results: valid from then on, if it is newer than the version that is valid then. Null: it
+   * is not.
+   */
+  static StoredRow late(List<StoredRow> versions, StoredRow version, long until) {
+    for (StoredRow other : versions) {
+      boolean isNewer = BY_TIME.compare(other, version) >= 0;
+      if (isNewer && validFrom(other) <= until * InputRow.MICROS_PER_MILLI) {
+        return null;
+      }
+    }
+    return new StoredRow(
+        version.eventTime, until, version.position, version.matched, version.row);
+  }
+
+  /** From which time on a version is valid, in microseconds. A late one: from its `expiresAt`. */
+  private static long validFrom(StoredRow version) {
+    boolean isLate = version.expiresAt > JoinRules.ceilMillis(version.eventTime);
+    return isLate ? version.expiresAt * InputRow.MICROS_PER_MILLI : version.eventTime;
   }
 
   /**
@@ -51,10 +92,10 @@ public final class TableRules implements Serializable {
     long until = watermark * InputRow.MICROS_PER_MILLI;
     List<StoredRow> kept = new ArrayList<>(sorted.size());
     for (StoredRow version : sorted) {
-      if (!kept.isEmpty() && kept.get(kept.size() - 1).eventTime == version.eventTime) {
+      if (!kept.isEmpty() && validFrom(kept.get(kept.size() - 1)) == validFrom(version)) {
         kept.remove(kept.size() - 1);
       }
-      if (version.eventTime <= until) {
+      if (validFrom(version) <= until) {
         kept.clear();
       }
       kept.add(version);
@@ -75,7 +116,7 @@ public final class TableRules implements Serializable {
   StoredRow at(List<StoredRow> versions, long time) {
     StoredRow found = null;
     for (StoredRow version : versions) {
-      if (found != null && version.eventTime > time) {
+      if (found != null && validFrom(version) > time) {
         break;
       }
       found = version;
@@ -83,7 +124,7 @@ public final class TableRules implements Serializable {
     boolean isValid =
         found != null
             && !found.matched
-            && (found.eventTime > time
+            && (validFrom(found) > time
                 ? takesFirst
                 : retention == 0 || time - found.eventTime <= retention);
     return isValid ? found : null;
@@ -94,6 +135,6 @@ public final class TableRules implements Serializable {
     if (versions.isEmpty()) {
       return NO_KEY;
     }
-    return versions.get(0).eventTime > time ? BEFORE_FIRST : DELETED;
+    return validFrom(versions.get(0)) > time ? BEFORE_FIRST : DELETED;
   }
 }

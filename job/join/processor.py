@@ -151,16 +151,16 @@ def processor_join(
 
 
 def _table_rules(plan: JoinPlan, spark: SparkSession) -> Any:
-    if plan.table_side is None:
+    table = plan.table
+    if table is None or plan.table_side is None:
         return None
-    side = plan.side(plan.table_side)
-    assert side.table is not None, "the side is a table"
     delay, retention = (
         0 if time is None else milliseconds(time) * _MICROSECONDS
-        for time in (side.watermark_delay, side.table.retention)
+        for time in (plan.side(plan.table_side).watermark_delay, table.retention)
     )
     return java_class(spark, "TableRules")(
-        *(side.table.is_as_of, delay, retention, side.table.takes_first)
+        *(table.is_as_of, delay, retention, table.takes_first),
+        *(table.is_final, _kept_ms(plan.side(plan.streams[0]), plan)),
     )
 
 
@@ -234,9 +234,11 @@ def _expires_at(side: SidePlan, plan: JoinPlan) -> str:
 
 def _kept_ms(side: SidePlan, plan: JoinPlan) -> int:
     """Time from the slot time of a row to its expiry."""
-    if plan.window is not None or plan.table_side is not None:
+    if plan.window is not None or side.table is not None:
         return 0
-    assert side.retention is not None, "the state is bounded"
+    if side.retention is None:
+        assert plan.table_side is not None, "the state is bounded"
+        return 0
     return milliseconds(side.retention) + (0 if plan.event_time_in_key else 1)
 
 

@@ -238,10 +238,10 @@ def _side_load(plan: JoinPlan, side: SidePlan, model: Model) -> SideLoad | None:
         return None
     width = row_bytes(plan, side)
     time, rows = stored_for(plan, side), None
-    if plan.table_side is None:
+    if side.table is None:
+        if plan.table_side is not None and time is None:
+            time, width = timedelta(), 0  # not stored
         rows = None if time is None else side.expected_rate * time.total_seconds()
-    elif side.table is None:
-        rows, width = 0, 0  # not stored
     elif (rows := side.table.expected_keys) is None:
         return None
     elif side.table.is_as_of:  # and the versions after the watermark of the stream
@@ -269,7 +269,7 @@ def stored_for(plan: JoinPlan, side: SidePlan) -> timedelta | None:
 
 def watermark_lag(plan: JoinPlan) -> timedelta:
     """By how much the watermark trails the clock without a backlog: the longer delay."""
-    return max(plan.left.watermark_delay, plan.right.watermark_delay)
+    return max(plan.side(side).watermark_delay for side in plan.streams)
 
 
 def _unsafe_bytes(types: Sequence[SqlType], text_bytes: int) -> int:

@@ -257,7 +257,7 @@ def _state(plan: JoinPlan, resources: AvailableResources | None) -> Iterator[Lin
     for side in SIDES:
         yield side, _retention(plan, side)
     yield "stored columns", "the position in Kafka (8 bytes) and"
-    for side in SIDES if plan.table_side is None else (plan.table_side,):
+    for side in [each for each in SIDES if plan.is_final or plan.table_side in {None, each}]:
         columns = ", ".join(column.name for column in plan.side(side).kept_columns)
         yield f"  {side}", columns
     for side in plan.deduplicated:
@@ -307,8 +307,11 @@ def _event_time(plan: JoinPlan) -> Iterator[Line]:
                 continue
         elif side == plan.table_side:
             delay = duration_text(side_plan.watermark_delay)
-            yield side, f"{side_plan.event_time_text}; a version may be {delay} older than one that"
-            yield "", "deletes its key and was read before"
+            if plan.is_final:
+                yield side, f"{side_plan.event_time_text}; a version may be read {delay} late"
+            else:
+                yield side, f"{side_plan.event_time_text}; a version may be {delay} older than one"
+                yield "", "that deletes its key and was read before"
         else:
             newest = "one" if side_plan.has_event_time_expression else side_plan.event_time
             rows = f"rows may be up to {duration_text(side_plan.watermark_delay)} behind"

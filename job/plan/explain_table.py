@@ -17,7 +17,16 @@ def matches_text(plan: JoinPlan) -> str:
     if plan.join_type.anti_side is not None:
         return f"none: a {plan.streams[0]} row with a match is dropped"
     has_row = "has a version that is valid" if plan.is_as_of else "has a row"
-    return f"each {plan.streams[0]} row whose key {has_row}, as soon as it is read"
+    return f"each {plan.streams[0]} row whose key {has_row}, {emitted_when(plan)}"
+
+
+def emitted_when(plan: JoinPlan) -> str:
+    """When a row of the stream has its result."""
+    waits = plan.side(plan.streams[0]).retention
+    if waits is None:
+        return "as soon as it is read"
+    by = f" by {duration_text(waits)}" if waits else ""
+    return f"once the watermark has passed it{by}"
 
 
 def emission_lines(plan: JoinPlan, table: Side) -> Iterator[tuple[str, str]]:
@@ -29,7 +38,8 @@ def emission_lines(plan: JoinPlan, table: Side) -> Iterator[tuple[str, str]]:
         missing = (
             "no version of its key is valid" if plan.is_as_of else "its key has no row in the table"
         )
-        yield f"unmatched {stream}", f"at once: {missing}, or the condition is"
+        when = "then, too" if plan.is_final else "at once"
+        yield f"unmatched {stream}", f"{when}: {missing}, or the condition is"
         yield "", "not met"
     change = "is a version of its key" if plan.is_as_of else "changes the row of its key"
     yield "table", f"a record of the {table} side has no result: it {change}"
@@ -55,6 +65,9 @@ def loading_lines(plan: JoinPlan, table: Side) -> Iterator[tuple[str, str]]:
     if plan.real_time is not None:
         yield "", "In real time both topics are read at the same time: a record of the"
         yield "", "table is applied some milliseconds after it was written"
+    if plan.is_final:
+        yield "repetition", "after a failure the results are the same"
+        return
     yield "repetition", "after a failure of a batch the results are the same. With engine real_time"
     newer = "version that was read later" if plan.is_as_of else "newer row of the table"
     yield "", f"a row whose result is not written yet may get a {newer}"
@@ -73,6 +86,14 @@ def _version_lines(side: SidePlan) -> Iterator[tuple[str, str]]:
         yield "", f"A version is valid for {duration_text(side.table.retention)} at most"
     if side.table.takes_first:
         yield "", "A row before all versions of its key that the table has joins the first one"
+    if side.table.is_final:
+        yield (
+            "late versions",
+            "a version that is read when rows of its event time have their results",
+        )
+        yield "", "is valid from then on, if it is newer than the version that is valid"
+        yield "", "then. It is counted as a late row of its side"
+        return
     yield "late versions", "a version that is read after rows with a later event time changes no"
     yield "", "result that was emitted: streamjoin_table_stale_answers_total counts it"
 
@@ -94,6 +115,8 @@ def retention_text(plan: JoinPlan, table: Side, side: Side) -> str:
         return "of each key, the version that is valid at the watermark, and all later ones"
     if side == table:
         return "the newest row of each key is kept until a record deletes it"
+    if plan.is_final:
+        return f"a row waits for its version, and is emitted {emitted_when(plan)}"
     return "not stored: a row is joined when it is read"
 
 
@@ -104,6 +127,8 @@ def state_text(plan: JoinPlan, table: Side, load: Load | None) -> str:
             f"for each key of the {table} side the version that is valid at the watermark, and all "
             "later ones"
         )
+    if plan.is_final:
+        kept = f"{kept}, and the {plan.streams[0]} rows that wait"
     if load is None or load.rows is None or load.state_bytes is None:
         return f"{kept}; set {table}.table.expected_keys and expected_rate for an estimate"
     return f"{kept}; about {rounded(load.rows)} rows, {size(load.state_bytes)} on disk"

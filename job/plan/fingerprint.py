@@ -70,7 +70,7 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
             settings[f"{side.side}.event_time"] = side.event_time_definition
         if has_event_times:
             settings[f"{side.side}.watermark_delay"] = duration_text(side.watermark_delay)
-        if plan.table_side in {None, side.side}:
+        if plan.is_final or plan.table_side in {None, side.side}:
             settings[f"{side.side}.state_columns"] = columns
         settings |= {f"{side.side}.{name}": text for name, text in _values(side).items()}
         if side.table is not None:
@@ -146,7 +146,7 @@ def check_not_frozen(checkpoint: str, differences: Sequence[Change]) -> None:
     # Those that change/comparison.py refuses.
     lasting = {
         "join.pick",
-        *(f"{side}.{field}" for side in SIDES for field in ("deduplicate", "table")),
+        *(f"{side}.deduplicate" for side in SIDES),
         *map(_topic_field, SIDES),
     }
     is_changeable = not any(change.field in lasting for change in differences)

@@ -67,9 +67,11 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
 
 def state_format(plan: JoinPlan) -> str:
     """How the processor has its rows, as the checkpoint freezes it."""
-    if plan.table_side is not None:
-        return f"table in {TABLE_SLOTS} slots"
-    return f"slots of {duration_text(slot_length(plan))}"
+    slots = f"slots of {duration_text(slot_length(plan))}"
+    if plan.table_side is None:
+        return slots
+    table = f"table in {TABLE_SLOTS} slots"
+    return table if not plan.is_final else f"{table}, {slots}"
 
 
 def slot_length(plan: JoinPlan) -> timedelta:

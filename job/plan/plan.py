@@ -128,6 +128,11 @@ class JoinPlan:
         return self.table is not None and self.table.is_as_of
 
     @property
+    def is_final(self) -> bool:
+        """Whether a row of the stream waits for its version of the table."""
+        return self.table is not None and self.table.is_final
+
+    @property
     def streams(self) -> tuple[Side, ...]:
         """The sides that are streams. The watermark follows them."""
         return tuple(side for side in SIDES if self.side(side).table is None)
@@ -326,7 +331,8 @@ class JoinPlan:
         partitions = {"spark.sql.shuffle.partitions": str(self.state_partitions)}
         files = tuning.CHECKPOINT_CONF.get(urlsplit(self.checkpoint).scheme or "file", {})
         engine = {} if self.real_time is None else real_time.CONF
-        table = {} if self.table_side is None else tuning.TABLE_CONF
+        joins_at_once = self.table_side is not None and not self.is_final
+        table = tuning.TABLE_CONF if joins_at_once else {}
         conf = {**tuning.CONF, **tuning.FROZEN_CONF, **files, **engine, **table, **partitions}
         return {**conf, **with_login(conf, self.security)}
 

@@ -3,8 +3,9 @@
 from datetime import timedelta
 
 from job.plan.problems import Problems
+from job.plan.tables import has_table
 from job.spec.join_conditions import JoinType, MatchWindow
-from job.spec.sides import SIDES, Side
+from job.spec.sides import OTHER_SIDE, SIDES, Side
 from job.spec.spec import JoinSpec
 from job.sql.questions import SqlQuestions
 
@@ -30,6 +31,8 @@ def _retention(spec: JoinSpec, side: Side, event_time_in_key: bool) -> timedelta
     A left row at t matches right rows up to t + after, a right row at t left rows up to
     t + before. See semantics/watermark_predicates.py for Spark's own rule.
     """
+    if has_table(spec):
+        return _until_final(spec, side)
     if spec.join.match_window is not None:
         window = spec.join.match_window
         if side == "right" and spec.join.pick is not None:
@@ -38,6 +41,16 @@ def _retention(spec: JoinSpec, side: Side, event_time_in_key: bool) -> timedelta
     if spec.join.tumbling_window is not None:
         return spec.join.tumbling_window.size
     return timedelta(0) if event_time_in_key else None
+
+
+def _until_final(spec: JoinSpec, side: Side) -> timedelta | None:
+    """How long after its event time a row of a stream is needed: until no version of the table
+    that is valid then is to be expected. None: the side is the table, or its rows do not wait."""
+    sides = {"left": spec.left, "right": spec.right}
+    stream, table = sides[side], sides[OTHER_SIDE[side]]
+    if table.table is None or not table.table.final:
+        return None
+    return max(table.watermark_delay - stream.watermark_delay, timedelta())
 
 
 def _until_picked(window: MatchWindow) -> timedelta | None:

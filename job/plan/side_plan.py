@@ -46,6 +46,8 @@ class TablePlan:
     before_first: BeforeFirst = BeforeFirst.NONE
     retention: timedelta | None = None
     """How long a version is valid at most. None: until the next version of its key."""
+    is_final: bool = False
+    """Whether a row of the stream waits for its version."""
 
     @property
     def is_as_of(self) -> bool:
@@ -64,6 +66,8 @@ class TablePlan:
             parts.append("before_first first")
         if self.retention is not None:
             parts.append(f"retention {duration_text(self.retention)}")
+        if self.is_final:
+            parts.append("final")
         if self.delete is not None:
             parts.append(f"delete {self.delete.canonical}")
         return ", ".join(parts)

@@ -27,4 +27,5 @@ def table_plan(problems: Problems, written: SideSpec, side: Side, scope: Scope) 
         expected_keys=written.table.expected_keys,
         before_first=written.table.before_first or BeforeFirst.NONE,
         retention=written.table.retention,
+        is_final=written.table.final,
     )

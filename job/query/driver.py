@@ -167,6 +167,8 @@ class Run:
     """The replay after a change. None: the query replaces no other query."""
     partitions: Mapping[Side, int] = field(default_factory=dict)
     """Number of partitions of each topic for which an interval has a task slot."""
+    waits_for: Side | None = None
+    """A table for whose versions rows of the stream wait. None: there is none."""
 
 
 @dataclass(frozen=True)
@@ -175,8 +177,7 @@ class State:
     partitions: Partitions
     """Offsets and event times read. During a replay: none."""
     planned_at: float
-    """Clock time at which the last batch or interval was planned. Initially the start of the
-    run."""
+    """Clock time of the last plan of a batch or an interval. Initially the start of the run."""
     replay_phase: ReplayPhase = ReplayPhase.OVER
     recorded: Interval | None = None
     """The interval of the checkpoint."""
@@ -322,8 +323,7 @@ def _catch_up_batch_ended(state: State, now: float) -> Decision:
 
 def _catch_up_planned(state: State, event: BatchPlanned) -> Decision:
     actions: list[Action] = []
-    interrupted = state.interrupted
-    if interrupted is not None:
+    if (interrupted := state.interrupted) is not None:
         if interrupted.repeat_until is None:
             interrupted = interrupted.repeated_until(event.latest)
             actions.append(RecordInterval(interrupted))
@@ -376,7 +376,7 @@ def _measured(state: State, event: IntervalPlanned) -> tuple[State, bool]:
 
 
 def _watermark(state: State) -> list[RaiseWatermark]:
-    to_ms = watermark_ms(state.partitions, state.run.delay_ms)
+    to_ms = watermark_ms(state.partitions, state.run.delay_ms, state.run.waits_for)
     return [] if to_ms is None else [RaiseWatermark(to_ms)]
 
 

@@ -67,7 +67,8 @@ class WatermarkLooks:
         partitions = state.partitions.with_read(read, before.ends)
         ends = self._stats.empty_tails.cut_off(partitions.next_offsets, before.ends)
         partitions = state.partitions.with_read(read, ends)
-        if (to_ms := watermark_ms(partitions, state.run.delay_ms)) is not None:
+        to_ms = watermark_ms(partitions, state.run.delay_ms, state.run.waits_for)
+        if to_ms is not None:
             self._loop.raise_watermark(to_ms)
 
 

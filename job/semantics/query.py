@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from job.semantics.deduplication import DeduplicationPlan, Deduplicator
 from job.semantics.event_time import BatchWatermarks, HeldBack, SideRead, WatermarkTracker
 from job.semantics.events import Observer, ignore_event
+from job.semantics.final_join import FinalTableJoin
 from job.semantics.operator import JoinOperatorPlan, OperatorOutput, StreamingSymmetricHashJoin
 from job.semantics.pick import PickJoin, PickPlan
 from job.semantics.rows import SIDES, Row, Side
@@ -107,7 +108,8 @@ def _operator(
 ) -> StreamingSymmetricHashJoin | TableJoin | PickJoin:
     match plan:
         case TableJoinPlan():
-            return TableJoin(plan, observer)
+            is_final = plan.as_of is not None and plan.as_of.final_after_ms is not None
+            return (FinalTableJoin if is_final else TableJoin)(plan, observer)
         case PickPlan():
             return PickJoin(plan, observer)
         case _:

@@ -15,8 +15,8 @@ class PairCondition:
         self._rows = rows
         self._stores = (sides[0].store, sides[1].store)
         self._earliest_us, self._latest_us = bounds_us(plan.match_window)
-        # A join that picks needs the value of a pair when the left row expires.
-        self._keeps = plan.pick is not None
+        # A row that waits for its result needs the value of a pair when it expires.
+        self._keeps = plan.pick is not None or plan.is_final
         self._met: dict[tuple[int, int], bool] = {}
         condition = plan.pair_condition
         self._program = (

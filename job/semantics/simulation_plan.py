@@ -22,7 +22,7 @@ from job.semantics.topic_records import TopicRecords
 from job.semantics.watermark_predicates import JoinCondition
 from job.spec.durations import milliseconds
 from job.spec.join_conditions import JoinOperator, JoinType
-from job.spec.sides import SIDES, Side
+from job.spec.sides import OTHER_SIDE, SIDES, Side
 from job.sql.rows import SqlRows
 
 # The job runs an anti join as an outer join, and keeps the unmatched rows.
@@ -132,14 +132,19 @@ class _Planner:
         return self._of_streams(inputs, pairs, processor)
 
     def _as_of(self, side: Side) -> AsOf | None:
-        plan = self._plan.side(side)
-        if plan.table is None or not plan.table.is_as_of:
+        table, stream = self._plan.table, self._plan.side(OTHER_SIDE[side])
+        if table is None or not table.is_as_of:
             return None
-        times = (plan.watermark_delay, plan.table.retention)
-        delay, retention = (
-            None if time is None else milliseconds(time) * MICROS_PER_MS for time in times
+        delay, retention, wait = (
+            None if time is None else milliseconds(time)
+            for time in (self._plan.side(side).watermark_delay, table.retention, stream.retention)
         )
-        return AsOf(delay or 0, retention, plan.table.takes_first)
+        return AsOf(
+            (delay or 0) * MICROS_PER_MS,
+            None if retention is None else retention * MICROS_PER_MS,
+            table.takes_first,
+            wait,
+        )
 
     def _of_streams(
         self, inputs: Mapping[Side, SideInput], pairs: PairCondition, processor: Processor | None

@@ -42,6 +42,9 @@ class AsOf:
     """How long a version is valid at most. None: until the next one."""
     takes_first: bool
     """Whether a row before all versions of its key joins the first one."""
+    final_after_ms: int | None = None
+    """How long after the watermark has passed it a row of the stream waits for its version. None:
+    it does not wait (final_join.py)."""
 
 
 @dataclass(frozen=True)
@@ -171,18 +174,23 @@ class TableJoin:
     def _kept(self, versions: list[Row], as_of: AsOf, watermark_ms: int) -> list[Row]:
         """By time; of several with one time the one with the largest place."""
         until = watermark_ms * MICROS_PER_MS
-        ordered = sorted(versions, key=lambda row: (self._time(row), self.plan.place(row)))
-        of_time = {self._time(row): row for row in ordered}
+        of_time = {self._valid_from(row): row for row in sorted(versions, key=self._order)}
         valid_at = max((time for time in of_time if time <= until), default=None)
         kept = {t: row for t, row in of_time.items() if valid_at is None or t >= valid_at}
         if kept:
             oldest, row = next(iter(kept.items()))
-            is_over = self.plan.deletes(row) and oldest + as_of.delay_us <= until
+            is_over = self.plan.deletes(row) and self._time(row) + as_of.delay_us <= until
             if as_of.retention_us is not None:
-                is_over = is_over or oldest + as_of.retention_us <= until
+                is_over = is_over or self._time(row) + as_of.retention_us <= until
             if is_over:
                 del kept[oldest]
         return list(kept.values())
+
+    def _order(self, version: Row) -> tuple[int, Place]:
+        return self._time(version), self.plan.place(version)
+
+    def _valid_from(self, version: Row) -> int:
+        return self._time(version)
 
     def _time(self, row: Row, side: Side | None = None) -> int:
         event_time = self.plan.of(side or self.plan.table).event_time
@@ -204,7 +212,9 @@ class TableJoin:
         if as_of is None or not versions:
             return next(iter(versions), None)
         time = self._time(row, stream)
-        version = next((each for each in reversed(versions) if self._time(each) <= time), None)
+        version = next(
+            (each for each in reversed(versions) if self._valid_from(each) <= time), None
+        )
         if version is None and as_of.takes_first:
             version = versions[0]
         if version is None or self.plan.deletes(version):

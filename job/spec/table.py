@@ -42,6 +42,10 @@ class TableSpec(Frozen):
     retention: PositiveDuration | None = None
     """With `as_of`: how long a version is valid at most. Omitted: until the next version of its
     key."""
+    final: bool = False
+    """With `as_of`: whether a row of the stream waits until the watermark has passed it by the
+    longer `watermark_delay` of both sides. Its version then does not depend on the order in which
+    the topics are read."""
     delete: Expression | None = None
     """Condition on the records that delete their key, e.g. `op = 'd'`. A record without a value (a
     tombstone) and a record on which `filter` is false delete it, too."""
@@ -50,12 +54,17 @@ class TableSpec(Frozen):
     effect."""
 
     def contradictions(self) -> Iterator[str]:
-        for name in ("before_first", "retention"):
-            if self.version is TableVersion.LATEST and getattr(self, name) is not None:
+        for name in ("before_first", "retention", "final"):
+            if self.version is TableVersion.LATEST and getattr(self, name):
                 yield (
                     f"has version latest and {name}, which only as_of uses: write "
                     f"`version: as_of`, or remove {name}"
                 )
+        if self.final and self.before_first is BeforeFirst.FIRST:
+            yield (
+                "has final and before_first first, which contradict each other: which version of a "
+                "key is the first one depends on how far the table is read. Remove one of both"
+            )
 
 
 def _in_full(written: Any) -> Any:

@@ -150,6 +150,8 @@ _TABLES: list[dict[str, str]] = [{"version": "latest", "delete": "v = 0"}]
 _TABLES += [{"version": "latest", "delete": "s = 'x'"}, {"version": "as_of", "delete": "v = 0"}]
 _TABLES += [{"version": "as_of", "before_first": "first", "delete": "s = 'x'"}]
 _TABLES += [{"version": "as_of", "before_first": "none", "retention": "5 seconds"}]
+_TABLES += [{"version": "as_of", "final": True}, {"version": "as_of", "final": True}]
+_TABLES += [{"version": "as_of", "final": True, "retention": "5 seconds", "delete": "v = 0"}]
 _LATEST = ["latest", *_TABLES[:2]]
 
 

@@ -87,8 +87,9 @@ class Run:
             running = self._feed(waiting)
 
         name = f"{_STREAMING}noDataMicroBatches.enabled"
-        # The job runs none in a join with a table (tuning.TABLE_CONF).
-        runs = phase.runs_batches_without_data and self._plan.table_side is None
+        # The job runs none in a join in which no result waits (tuning.TABLE_CONF).
+        waits = self._plan.table_side is None or self._plan.is_final
+        runs = phase.runs_batches_without_data and waits
         with conf(self._spark, {name: str(runs).lower()}):
             query = self._start(on_batch)
             watermark.query.set_result(query)

@@ -68,7 +68,7 @@ PLANTED: Mapping[str, Planted] = {
     "older_of_two_at_one_time": Planted("Picking.java", "position > best", "position < best"),
     "window_not_checked": Planted("Picking.java", "        && distance <= rules.upper\n", ""),
     "expired_right_row_not_stored": Planted(
-        "StreamJoin.java", " && !(rules.picks() && side == RIGHT)", ""
+        "StreamJoin.java", " && !(rules.waits() && side == RIGHT)", ""
     ),
     "stored_rows_not_read": Planted(
         "Picking.java", "consider(row.eventTime, row.position, row.row);", "", heap=HEAPS[3]

@@ -101,15 +101,34 @@ AS_OF = (
 """An as-of join: versions out of order, deletions, late rows."""
 
 
-_TABLES: Mapping[bool, dict[str, Any]] = {
-    False: {"schema": "v INT", "table": "latest"},
-    True: {
-        "schema": "v INT, t TIMESTAMP",
-        "event_time": "t",
-        "watermark_delay": "30 seconds",
-        "table": "as_of",
-    },
-}
+FINAL = (
+    Data([priced(20), priced(10), priced(40)], [price(0, 1), price(30, 3)]),
+    # The row at 10 waits for this version. It has its result at a watermark after 38.001.
+    Data([priced(45)], [price(5, 2)]),
+    Restart(),
+    # The watermark is 43: rows up to 14.999 have their results. The first version is late, and
+    # valid from then on.
+    Data([priced(60)], [price(12, 4), price(1, 5), price(38, 6)]),
+    Data([priced(61), priced(61, key=2), priced(30)], [price(50, None), price(55, 7, key=2)]),
+    Data([], [price(59, 8, key=2), price(56, 11, key=2)]),
+    Data([priced(100)]),
+    Restart(),
+    Data([priced(101), priced(140)], [price(60, 9), price(99, 10)]),
+    Data([priced(200)]),
+    Data([priced(240, key=3)]),
+)
+"""A join in which rows wait for versions that come late."""
+
+
+_VERSIONS = {"schema": "v INT, t TIMESTAMP", "event_time": "t", "watermark_delay": "30 seconds"}
+
+
+def _table(steps: Sequence[Step]) -> dict[str, Any]:
+    if steps is FINAL:
+        return {**_VERSIONS, "table": {"version": "as_of", "final": True}}
+    if steps is AS_OF:
+        return {**_VERSIONS, "table": "as_of"}
+    return {"schema": "v INT", "table": "latest"}
 
 
 def case(steps: Sequence[Step] = STEPS) -> Case:
@@ -126,7 +145,7 @@ def case(steps: Sequence[Step] = STEPS) -> Case:
         "right": {
             "topic": "customers",
             "key": ["cast(record_key as int)"],
-            **_TABLES[steps is AS_OF],
+            **_table(steps),
         },
         "join": {"type": "left_outer"},
         "output": {
@@ -171,11 +190,11 @@ PLANTED: Mapping[str, Planted] = {
         "SlotRows.java", "kept.add(keyOf(row", "if (rows < 0) kept.add(keyOf(row", steps=UPDATES
     ),
     "version_is_not_valid_at_its_time": Planted(
-        "TableRules.java", "found != null && version.eventTime > time",
-        "found != null && version.eventTime >= time", steps=AS_OF,
+        "TableRules.java", "found != null && validFrom(version) > time",
+        "found != null && validFrom(version) >= time", steps=AS_OF,
     ),
     "version_that_is_needed_is_removed": Planted(
-        "TableRules.java", "version.eventTime <= until", "version.eventTime <= until + 9_000_000",
+        "TableRules.java", "validFrom(version) <= until", "validFrom(version) <= until + 9_000_000",
         steps=AS_OF,
     ),
     "deletion_is_not_remembered": Planted(
@@ -193,6 +212,17 @@ PLANTED: Mapping[str, Planted] = {
     "late_row_is_joined": Planted(
         "TableJoin.java", "rules.table.isAsOf && input.isLate(watermark)", "false", steps=AS_OF
     ),
+    "version_that_a_row_waits_for_is_removed": Planted(
+        "TableRules.java", "Math.max(watermark, wait) - wait", "Math.max(watermark, 0)",
+        steps=FINAL,
+    ),
+    "versions_of_a_waiting_row_are_not_in_order": Planted(
+        "TableVersions.java", "at(kept(of(key, hash)), left", "at(of(key, hash), left", steps=FINAL
+    ),
+    "late_version_is_valid_too_late": Planted(
+        "TableRules.java", "version.eventTime, until, ", "version.eventTime, until + 9_000, ",
+        steps=FINAL,
+    ),
     "version_is_not_added_in_the_store": Planted(
         "SlotRows.java", "store.append(key(key, keyWidth), row(row));", "", HEAPS[1], AS_OF
     ),
@@ -209,14 +239,17 @@ def planted() -> None:
 def test_without_a_planted_bug_the_scenario_agrees(
     spark: SparkSession, heap: Heap, processor: Processor
 ) -> None:
-    for steps, results in ((STEPS, len(_KEYS)), (AS_OF, 9)):
+    for steps, results in ((STEPS, len(_KEYS)), (AS_OF, 9), (FINAL, 9)):
         batches = differential.check(spark, case(steps), processor=processor, heap=heap)
 
         assert sum(batch.output.total() for batch in batches) > results
 
 
-def test_versions_that_no_row_can_need_leave_the_state(spark: SparkSession) -> None:
-    made = replace(case(AS_OF), partitions=1)
+@pytest.mark.parametrize("steps", [AS_OF, FINAL], ids=["as_of", "final"])
+def test_versions_that_no_row_can_need_leave_the_state(
+    spark: SparkSession, steps: Sequence[Step]
+) -> None:
+    made = replace(case(steps), partitions=1)
     expected, phases = specified(made, processor="batch")
     actual = chain.from_iterable(run_in_real_time_engine(spark, made, phases))
 

@@ -177,6 +177,17 @@ def test_row_as_of_a_time_says_which_version_it_got() -> None:
     ] == [text.split(") ", 1)[1] for text in found[4:]]
 
 
+def test_row_that_waits_for_its_version_says_until_when() -> None:
+    left = [
+        json.dumps({"value": json.loads(row(1, at)), "batch": n}) for n, at in enumerate((15, 50))
+    ]
+    found = stories(as_of(final=True), left, [*VERSIONS, version(1, 60_000, None)], "1")
+
+    assert found[0].endswith("matched right r/0/1: the result is in batch 2.")
+    assert "waits until the watermark passes 2023-11-14T22:14:10.000Z" in found[1]
+    assert "then its result has the version of its key that is valid at its event time." in found[1]
+
+
 def test_row_before_all_versions_says_why_it_does_not_join_the_first_one() -> None:
     first_deletes = [version(1, 10_000, None), version(1, 20_000, 2)]
     made = as_of(before_first="first")

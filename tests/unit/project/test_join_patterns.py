@@ -61,6 +61,7 @@ def test_self_join_several_topics_and_foreign_key_join_are_among_them() -> None:
         ("orders", "shop.public.customers"),
         ("orders", "customers"),
         ("orders", "prices"),
+        ("orders", "prices"),
         ("orders", "customers"),
     ]
     assert expected == topics

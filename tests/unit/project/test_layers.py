@@ -209,7 +209,15 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("live_watermark", "start"),
     ),
     "change": (
-        *("comparison", "start_offsets", "plan", "sent_spec", "spec_server", "spec_process"),
+        *(
+            "tables",
+            "comparison",
+            "start_offsets",
+            "plan",
+            "sent_spec",
+            "spec_server",
+            "spec_process",
+        ),
         "spec_file",
         *(
             "known_offsets",

@@ -15,7 +15,9 @@ from tests.unit.query import modelled_spark
 from tests.unit.query.modelled_spark import DELAY_MS, PARTITIONS, Spark
 
 STREAM, TABLE = modelled_spark.SIDES
-PLAN: Any = SimpleNamespace(streams=(STREAM,), table_side=TABLE, side=modelled_spark.PLAN.side)
+PLAN: Any = SimpleNamespace(
+    streams=(STREAM,), table_side=TABLE, is_final=True, side=modelled_spark.PLAN.side
+)
 
 
 class SparkWithTable(Spark):

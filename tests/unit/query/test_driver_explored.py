@@ -93,5 +93,5 @@ def test_bug_in_the_loading_of_a_table_is_seen(monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.mark.parametrize("wrong", WRONG_RULES, ids=lambda rule: rule.__name__)
 def test_wrong_rule_for_the_watermark_is_seen(monkeypatch: pytest.MonkeyPatch, wrong: Rule) -> None:
-    monkeypatch.setattr(driver, "watermark_ms", wrong)
+    monkeypatch.setattr(driver, "watermark_ms", lambda read, delays_ms, _: wrong(read, delays_ms))
     assert any(violation(seed) for seed in range(SCHEDULES))

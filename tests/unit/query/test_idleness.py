@@ -207,6 +207,24 @@ def test_side_with_a_backlog_is_not_idle() -> None:
     assert -(10**9) == world.watermark_ms
 
 
+def test_idle_stream_waits_for_a_table_whose_versions_its_rows_need() -> None:
+    made = plan(
+        join={"type": "inner"},
+        left__idle_after="10 seconds",
+        right__table={"version": "as_of", "final": True},
+    )
+    world = World({"left": 10_000, "right": None})
+    world.plan = made
+    world.restart()
+    world.topic["right"].append(0)
+    world.wait(100_000)
+    assert -(10**9) == world.watermark_ms
+
+    world.batch(1)
+    world.wait(30_000)
+    assert 115_000 - 10_000 - DELAY_MS["left"] == world.watermark_ms
+
+
 def test_side_that_receives_old_rows_is_not_idle() -> None:
     world = World({"left": None, "right": 10_000})
     for _ in range(5):

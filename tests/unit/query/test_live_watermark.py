@@ -22,13 +22,14 @@ BEFORE = Partitions(
 class Interval:
     """What looks find, and the watermarks that follow."""
 
-    def __init__(self) -> None:
+    def __init__(self, waits_for: Side | None = None) -> None:
         self.ends: dict[Side, dict[int, int]] = {"left": {0: 5, 1: 5}, "right": {0: 5}}
         self.reads: dict[Side, dict[int, PartitionRead]] = {"left": {}, "right": {}}
         self.raised: list[int] = []
         self.stats = QueryStats()
         self.ended = Event()
-        run = SimpleNamespace(delay_ms={"left": DELAY_MS, "right": DELAY_MS})
+        delay_ms = {side: DELAY_MS for side in self.ends if side != waits_for}
+        run = SimpleNamespace(delay_ms=delay_ms, waits_for=waits_for)
         loop: Any = SimpleNamespace(
             state=SimpleNamespace(partitions=BEFORE, run=run), raise_watermark=self.raised.append
         )
@@ -62,6 +63,17 @@ def test_watermark_follows_the_event_times_of_the_look_before() -> None:
     interval.has_read("right", 0, 7, 900)
     assert [400 - DELAY_MS] == interval.look()
     assert [900 - DELAY_MS] == interval.look()
+
+
+def test_unread_record_of_a_table_that_rows_wait_for_holds_the_watermark_back() -> None:
+    interval = Interval(waits_for="right")
+    interval.has_read("left", 0, 7, 500)
+    interval.ends["right"][0] = 6
+    interval.look()
+    assert [] == interval.look()
+
+    interval.has_read("right", 0, 6, 10)
+    assert [500 - DELAY_MS] == interval.look()
 
 
 def test_partition_with_unread_records_holds_the_watermark_back() -> None:

@@ -1,6 +1,7 @@
 """Simulating a join with a table."""
 
 import json
+from random import Random
 
 import pytest
 
@@ -194,6 +195,53 @@ def test_version_is_valid_for_its_retention():
     made = as_of(retention="60 seconds")
 
     assert [3, None] == at_times(made, [90_000, 90_001], VERSIONS)
+
+
+def final_results(made, seconds, seed):
+    """Of rows and versions up to nine seconds out of order, read in batches of so many seconds."""
+    random = Random(seed)
+
+    def read(lines):
+        arrivals = [(t + random.uniform(0, 9), line) for t, line in lines]
+        return [
+            json.dumps({**line, "batch": int(arrival / seconds)})
+            for arrival, line in sorted(arrivals, key=lambda each: each[0])
+        ]
+
+    rows = [(t, {"value": json.loads(row(t % 3, t, v=t))}) for t in range(100)]
+    rows.append((140, {"value": json.loads(row(9, 200))}))
+    versions = [
+        (t, json.loads(version(t % 4, 1_000 * t, None if t % 11 == 0 else t)))
+        for t in range(0, 100, 2)
+    ]
+    batches = run(made, read(rows), read(versions))
+    return sorted((each["v"], each["rv"]) for batch in values(batches) for each in batch)
+
+
+def test_results_that_wait_do_not_depend_on_the_order_of_reading():
+    made = as_of(final=True)
+    at_once = {str(final_results(as_of(), seconds, 1)) for seconds in (1, 200)}
+    results = [
+        final_results(made, seconds, seed) for seed, seconds in enumerate((1, 3, 7, 40, 200))
+    ]
+
+    assert len(at_once) > 1
+    assert 100 == len(results[0])
+    assert all(results[0] == each for each in results)
+
+
+def test_late_version_is_valid_for_rows_without_a_result():
+    """The watermark of batch 3 is 50 s. The version at 40 s is newer than the one of that time, and
+    the one at 5 s is not."""
+    stream = batched([row(1, 15), row(1, 60), row(2, 60), row(2, 100)], (0, 1, 2, 3))
+    versions = [version(1, 10_000, 1, batch=0), version(1, 40_000, 2, batch=3)]
+    versions.append(version(1, 5_000, 3, batch=3))
+    batches = run(as_of(final=True), stream, versions)
+
+    assert [[], [], [1], [], [2, None]] == [
+        [each["rv"] for each in batch] for batch in values(batches)
+    ]
+    assert [["late"]] == [[d.reason for d in each.drops] for each in batches if each.drops]
 
 
 def batched(lines, numbers):

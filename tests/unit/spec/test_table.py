@@ -7,8 +7,10 @@ import pytest
 
 from job.plan.capacity import expected_load
 from job.plan.fingerprint import fingerprint
+from job.plan.join_operator import state_format
 from job.plan.plan import JoinPlan
 from job.plan.warnings import warnings
+from job.spec.durations import duration_text
 from job.spec.table import KAFKA_TIMESTAMP
 from tests.unit.specs import plan, problems
 
@@ -157,11 +159,35 @@ def test_rows_of_the_stream_can_be_late_as_of() -> None:
     assert any("with which no row is late" in text for text in refused(**letters).values())
 
 
-@pytest.mark.parametrize(("field", "value"), [("before_first", "first"), ("retention", "1 day")])
-def test_setting_of_versions_is_refused_for_the_newest_row(field: str, value: str) -> None:
+@pytest.mark.parametrize(
+    ("field", "value"), [("before_first", "first"), ("retention", "1 day"), ("final", True)]
+)
+def test_setting_of_versions_is_refused_for_the_newest_row(field: str, value: object) -> None:
     (message,) = refused(right={**TABLE, "table": {"version": "latest", field: value}}).values()
 
     assert f"has version latest and {field}, which only as_of uses" in message
+
+
+def test_row_waits_for_no_first_version() -> None:
+    (message,) = refused(right=as_of(final=True, before_first="first")).values()
+
+    assert "has final and before_first first, which contradict each other" in message
+
+
+@pytest.mark.parametrize(
+    ("delay", "wait"),
+    [("1 minute", "50 seconds"), ("10 seconds", "0 seconds"), ("1 second", "0 seconds")],
+)
+def test_row_waits_until_the_longer_delay_is_over(delay: str, wait: str) -> None:
+    """The watermark follows the stream, whose delay is 10 seconds."""
+    right = {**as_of(final=True), "watermark_delay": delay}
+    made = plan(join={"type": "inner"}, left__expected_rate=10, right=right)
+
+    assert made.is_final
+    assert made.right.retention is None
+    assert made.left.retention is not None
+    assert wait == duration_text(made.left.retention)
+    assert state_format(made).startswith("table in 256 slots, slots of ")
 
 
 def test_checkpoint_freezes_the_settings_of_versions() -> None:
