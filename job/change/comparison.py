@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
+from job.change import tables
 from job.errors import Problem, SpecError
 from job.plan.fingerprint import Change, changes, fingerprint
 from job.plan.plan import JoinPlan
@@ -97,16 +98,8 @@ def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
             "is not possible in a change: which results the old query has written is not known. "
             "Start with empty state: `streamjoin run SPEC --new-query`",
         )
-    has_table = (old.table_side, new.table_side) != (None, None)
+    yield from tables.problems(old, new)
     for side in SIDES:
-        if old.side(side).table is not None or new.side(side).table is not None:
-            yield Problem(
-                f"{side}.table",
-                None,
-                "is not possible in a change: the rows of the table are not carried over. Start "
-                "with empty state: `streamjoin run SPEC --new-query` reads the table from its "
-                "beginning, and the stream again from start_from",
-            )
         if side in {*old.deduplicated, *new.deduplicated}:
             yield Problem(
                 f"{side}.deduplicate",
@@ -128,7 +121,7 @@ def _problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
                 f"must stay {old.side(side).topic}: the same offset in another topic is another "
                 "record. Start a join of other topics with another `name`",
             )
-        if new.side(side).retention is None and not has_table:
+        if new.side(side).retention is None and new.table_side is None:
             yield Problem(
                 "join",
                 None,
@@ -172,6 +165,9 @@ def _event_times(side: SidePlan) -> dict[str, tuple[str, str]]:
 
 
 def _outer_in_both(old: JoinPlan, new: JoinPlan) -> list[Side]:
+    """The sides whose unmatched rows both queries emit once they have expired."""
+    if new.table_side is not None and not new.is_final:
+        return []
     return [side for side in old.join_type.outer_sides if side in new.join_type.outer_sides]
 
 
@@ -215,6 +211,10 @@ def _effects(old: JoinPlan, new: JoinPlan, changed: tuple[Change, ...]) -> Itera
     fields = {change.field for change in changed}
     results = {name for name in fields if name not in _WITHOUT_EFFECT}
     read = [field for field, value in _reading(old).items() if _reading(new)[field] != value]
+    if new.table_side is not None:
+        is_changed = bool(results or read or _output(old) != _output(new))
+        yield from tables.effects(new, is_changed=is_changed)
+        return
     if "engine" in fields:
         yield (
             "Rows after the cut are late by the rule of the new engine: real_time compares them "

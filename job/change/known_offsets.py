@@ -29,12 +29,18 @@ _log = structlog.get_logger()
 def read_known_offsets(
     kafka: KafkaAdmin, plan: JoinPlan, ends: Offsets, from_ms: Mapping[Side, int]
 ) -> dict[Side, KnownOffsets]:
-    """The offsets of the partitions in `ends`. Raises BrokerError if no broker answers."""
+    """The offsets of the partitions in `ends`. Raises BrokerError if no broker answers.
+
+    `from_ms`: of the sides whose offsets at a time are needed.
+    """
     known = {}
     with kafka.raising_broker_error() as client:
         for side in SIDES:
             of_side = plan.side(side).topics
-            offsets = list_offsets_of_topics(client, of_side, ends[side], at_time(from_ms[side]))
+            offsets: Mapping[int, int] = {}
+            if side in from_ms:
+                time = at_time(from_ms[side])
+                offsets = list_offsets_of_topics(client, of_side, ends[side], time)
             known[side] = KnownOffsets(
                 earliest=list_offsets_of_topics(client, of_side, ends[side], EARLIEST),
                 at_time={number: offset for number, offset in offsets.items() if offset >= 0},
@@ -54,10 +60,10 @@ def read_added_partitions(topics: TopicsSnapshot, plan: JoinPlan, ends: Offsets)
 
 
 def check_not_compacted(kafka: KafkaAdmin, plan: JoinPlan) -> None:
-    """Raises RetentionError if an input topic is compacted. Without the right to read its settings,
-    a topic is not checked, and the log has a warning."""
+    """Raises RetentionError if the topic of a stream is compacted. Without the right to read its
+    settings, a topic is not checked, and the log has a warning."""
     compacted = []
-    for name in sorted(plan.input_topics):
+    for name in sorted(name for side in plan.streams for name in plan.side(side).topics.names):
         try:
             if is_compacted(topic_settings(kafka.client, name)):
                 compacted.append(name)

@@ -30,7 +30,7 @@ class ChangePlan:
     comparison: Comparison
     replay: Replay
     needed_ms: Mapping[Side, int]
-    """Kafka timestamp of each side from which records are needed."""
+    """Kafka timestamp from which records are needed, of the sides that it decides for."""
     late_rows: int | None = None
     """Late rows that the running job has counted since its start. None: no job answers, or the
     change is being made."""
@@ -67,7 +67,7 @@ def _facts(plan: ChangePlan, cores: int) -> dict[str, Any]:
         },
         "read_again": {
             side: {
-                "from": _time(plan.needed_ms[side]) if replay.watermark_ms else None,
+                "from": _time(plan.needed_ms.get(side, 0)) if replay.watermark_ms else None,
                 "start_offsets": _offsets(plan.new, replay.starts)[side],
                 "records": sum(
                     end - replay.starts[side][number] for number, end in replay.ends[side].items()

@@ -17,12 +17,13 @@ from job.change.start_offsets import needed_from_ms, start_offsets
 from job.checkpoint.filters import earlier_filters
 from job.checkpoint.successor import check_not_changed, read_replay
 from job.delivery.commit_topic import check_commit_topic_settings
+from job.event_time.partitions import Offsets
 from job.formats.registration import check_accepted
 from job.formats.registry import registry_access
 from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.preflight import check_topics
 from job.plan.plan import JoinPlan
-from job.replay.cut import Cut
+from job.replay.cut import Cut, LateBelow
 from job.replay.replay import Replay, expired_before
 from job.spec.sides import SIDES
 
@@ -62,7 +63,7 @@ def plan_change(
     needed_ms = needed_from_ms(old_plan, plan, cut.watermark_ms)
     known = read_known_offsets(kafka, plan, cut.ends, needed_ms)
     starts = start_offsets(plan, cut, needed_ms, known)
-    knows_late_rows = _has_same_event_times(old_plan, plan)
+    late, late_unknown_before = _late_rows(old_plan, plan, cut)
     added = read_added_partitions(check_topics(plan, kafka), plan, cut.ends)
     replay = Replay(
         old_checkpoint=old.checkpoint.folder.root,
@@ -74,8 +75,8 @@ def plan_change(
         next_watermark_ms=cut.next_watermark_ms,
         state_partitions=plan.state_partitions,
         event_times=cut.event_times,
-        late=cut.late if knows_late_rows else (),
-        late_unknown_before=cut.late_unknown_before if knows_late_rows else cut.ends,
+        late=late,
+        late_unknown_before=late_unknown_before,
         expired=(*comparison.expired, *expired_before(earlier, plan.join_type.outer_sides)),
         topic_ids=_input_ids(plan, cut),
         is_shadow=is_shadow,
@@ -84,6 +85,17 @@ def plan_change(
     )
     filters = earlier_filters(old.checkpoint)
     return ChangePlan(plan, comparison, replay, needed_ms, filters=filters[-1] if filters else None)
+
+
+def _late_rows(old: JoinPlan, new: JoinPlan, cut: Cut) -> tuple[tuple[LateBelow, ...], Offsets]:
+    """The rows that were late in the old query, and the offsets before which that is not known. No
+    row of a table is left out because it was late."""
+    late, unknown_before = cut.late, cut.late_unknown_before
+    if not _has_same_event_times(old, new):
+        late, unknown_before = (), cut.ends
+    if new.table_side is not None:
+        unknown_before = {**unknown_before, new.table_side: {}}
+    return late, unknown_before
 
 
 def _has_same_event_times(old: JoinPlan, new: JoinPlan) -> bool:

@@ -4,6 +4,8 @@ The new query needs the rows that have not expired at the watermark of the cut. 
 possible partners of these rows, because a row that had a partner is not unmatched. The event time
 of a record is at most `max_event_time_ahead` after its Kafka timestamp, so Kafka finds the records
 by timestamp.
+
+The state of a join with a table has all of the table, and of the stream only rows that wait.
 """
 
 from collections.abc import Mapping
@@ -35,7 +37,8 @@ def reach(plan: JoinPlan, side: Side) -> timedelta:
     """Longest time before the watermark of a row of `side` that the state depends on."""
     own, other = plan.side(side).retention, plan.side(OTHER_SIDE[side]).retention
     assert own is not None, "comparison.py refuses unbounded state"
-    assert other is not None
+    if other is None:  # a table
+        return own
     if plan.match_window is None or not plan.marks_matched(OTHER_SIDE[side]):
         return max(own, timedelta(0))
     # A bound of the match window may be negative: partners then expire before the row itself.
@@ -43,10 +46,12 @@ def reach(plan: JoinPlan, side: Side) -> timedelta:
 
 
 def needed_from_ms(old: JoinPlan, new: JoinPlan, watermark_ms: int) -> dict[Side, int]:
-    """Kafka timestamp of each side from which records are needed."""
+    """Kafka timestamp of each side from which records are needed. Without a table, and without a
+    stream that is joined with it at once."""
     return {
         side: watermark_ms - milliseconds(reach(new, side) + _ahead(old, new, side))
         for side in SIDES
+        if new.side(side).retention is not None
     }
 
 
@@ -61,9 +66,12 @@ def start_offsets(
 
     Raises RetentionError if Kafka has deleted records that may be needed.
     """
-    starts: dict[Side, dict[int, int]] = {side: {} for side in SIDES}
+    starts: dict[Side, dict[int, int]] = {side: dict(cut.ends[side]) for side in SIDES}
+    if (table := new.table_side) is not None:
+        for number, end in cut.ends[table].items():
+            starts[table][number] = min(known[table].earliest[number], end)
     lost = []
-    for side in SIDES:
+    for side in needed_ms:
         needed_event_time_ms = cut.watermark_ms - milliseconds(reach(new, side))
         for number, end in cut.ends[side].items():
             first = cut.first_offsets[side].get(number, 0)

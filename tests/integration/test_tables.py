@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from deploy.local.kafka import EmbeddedKafka
+from job.kafka.clients import admin
 from job.protocol.progress import TableCounts
 from job.protocol.status import JobStatus, Phase
 from tests.integration.jobs import START_SECONDS, Job
@@ -64,15 +67,18 @@ def shared(engine: str, jvm: SharedJvm, real_time_jvm: SharedJvm) -> SharedJvm:
 
 
 class Topics:
-    def __init__(self, kafka: EmbeddedKafka, engine: str, folder: Path) -> None:
+    def __init__(
+        self, kafka: EmbeddedKafka, engine: str, folder: Path, name: str = "tables"
+    ) -> None:
         self._servers = kafka.bootstrap_servers
-        self._name = f"tables.{engine}"
+        self._name = f"{name}.{engine}"
         kafka.create_topics({f"{self._name}.orders": 2, f"{self._name}.out": 2})
         kafka.create_topics({f"{self._name}.customers": 3})
+        checkpoint = folder / "checkpoint"
         spec = SPEC + INTERVAL if engine == "real_time" else SPEC
         self.spec = spec.format(
-            engine=engine, name=self._name, servers=self._servers, checkpoint=folder / "checkpoint"
-        )
+            engine=engine, name=self._name, servers=self._servers, checkpoint=checkpoint
+        ).replace("name: enriched", f"name: {name}")
         self._orders = 0
 
     def customers(self, tiers: dict[int, str | None]) -> None:
@@ -82,6 +88,18 @@ class Topics:
             for customer, tier in tiers.items()
         )
         produce(self._servers, f"{self._name}.customers", records)
+
+    def forget_customers(self) -> None:
+        """Delete all records of the table's topic."""
+        topic = f"{self._name}.customers"
+        client = admin({"bootstrap.servers": self._servers})
+        ends = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(3)}
+        places = [
+            TopicPartition(topic, place.partition, found.result().offset)
+            for place, found in client.list_offsets(ends).items()
+        ]
+        for deleted in client.delete_records(places).values():
+            deleted.result(START_SECONDS)
 
     def order(self, *customers: int | None) -> None:
         first, self._orders = self._orders, self._orders + len(customers)
@@ -164,6 +182,38 @@ def test_order_gets_what_the_table_has(
     assert status.last_batch.state_rows == CUSTOMERS - 1
 
 
+def test_change_reads_the_table_again_and_the_stream_from_the_cut_on(
+    engine: str, kafka: EmbeddedKafka, tmp_path: Path, shared: SharedJvm
+) -> None:
+    """A row that is no longer in the topic is gone: so a change repairs a table whose tombstones
+    Kafka has removed before they were read."""
+    topics = Topics(kafka, engine, tmp_path, "changed")
+    folder = tmp_path / "new"
+    folder.mkdir()
+    new_spec = topics.spec.replace("right.tier}", "upper(right.tier)}")
+    new_spec = new_spec.replace(f"{tmp_path}/checkpoint", f"{folder}/checkpoint")
+    topics.customers(dict.fromkeys(range(CUSTOMERS), "old"))
+    topics.order(1, 2)
+    with Job(topics.spec, tmp_path, shared) as job:
+        assert ["old", "old"] == topics.tiers()
+        new = Job(new_spec, folder, shared)
+        if engine == "real_time":  # what an interrupted interval has delivered is repeated first
+            job.wait_for(lambda each: is_running(engine, each), "the table is read")
+        topics.forget_customers()
+        topics.customers({1: "after", 3: "after"})
+        changed = job.command("change", str(job.spec_file), str(new.spec_file))
+        assert 0 == changed.returncode, changed.stderr
+        assert 0 == job.terminate()
+
+    topics.customers({3: None, 4: "later"})
+    topics.order(1, 2, 3, 4)
+    with new:
+        assert ["old", "old", "AFTER", None, None, "LATER"] == topics.tiers()
+        status = new.wait_for(lambda each: is_running(engine, each), "the table is read")
+        assert status.change is not None
+        assert 0 == status.change.records_left
+
+
 def wait_for_change(topics: Topics) -> None:
     """In real time both topics are read at the same time."""
 
@@ -175,7 +225,6 @@ def wait_for_change(topics: Topics) -> None:
 
 
 AS_OF = {
-    "enriched_": "priced_",
     "customer INT": "customer INT, at TIMESTAMP",
     "  event_time: record_timestamp": "  event_time: at",
     "tier STRING": "tier STRING, since TIMESTAMP",
@@ -186,50 +235,101 @@ HOUR_MS = 3_600_000
 NOON_MS = 1_767_268_800_000
 
 
-def test_order_gets_the_version_of_its_time(
-    engine: str, kafka: EmbeddedKafka, tmp_path: Path, shared: SharedJvm
-) -> None:
-    name, servers = f"versions.{engine}", kafka.bootstrap_servers
-    topics = [f"{name}.{topic}" for topic in ("orders", "customers", "out", "dead")]
-    kafka.create_topics(dict.fromkeys(topics, 2))
-    spec = SPEC
-    for text, by in AS_OF.items():
-        spec = spec.replace(text, by)
-    if engine == "real_time":  # the counts of a table are reported at the end of an interval
-        spec += INTERVAL
+class Prices:
+    """Orders at hours, and versions of the tier of their only customer."""
 
-    def order(*hours: int) -> None:
-        orders = ({"id": hour, "customer": 1, "at": NOON_MS + hour * HOUR_MS} for hour in hours)
-        produce(servers, topics[0], [dict(each) for each in orders])
+    def __init__(
+        self, kafka: EmbeddedKafka, engine: str, folder: Path, name: str, table: str
+    ) -> None:
+        self._servers = kafka.bootstrap_servers
+        topics = [f"{name}.{engine}.{topic}" for topic in ("orders", "customers", "out", "dead")]
+        kafka.create_topics(dict.fromkeys(topics, 2))
+        self._orders, self._versions, self._output, self._dead = topics
+        spec = SPEC.replace("enriched_", f"{name}_")
+        for text, by in AS_OF.items():
+            spec = spec.replace(text, by)
+        spec = spec.replace("table: as_of", f"table: {table}")
+        if engine == "real_time":  # the counts of a table are reported at the end of an interval
+            spec += INTERVAL
+        self.spec = spec.format(
+            engine=engine,
+            name=f"{name}.{engine}",
+            servers=self._servers,
+            checkpoint=folder / "checkpoint",
+        )
 
-    def version(hour: int, tier: str) -> None:
+    def order(self, *hours: int) -> None:
+        orders: list[Any] = [
+            {"id": hour, "customer": 1, "at": NOON_MS + hour * HOUR_MS} for hour in hours
+        ]
+        produce(self._servers, self._orders, orders)
+
+    def version(self, hour: int, tier: str) -> None:
         value = {"tier": tier, "since": NOON_MS + hour * HOUR_MS}
-        produce(servers, topics[1], [Sent(value, key="1")])
+        produce(self._servers, self._versions, [Sent(value, key="1")])
 
-    def tiers(count: int) -> dict[int, str | None]:
+    def tiers(self, count: int) -> dict[int, str | None]:
+        """By order, once there are so many results."""
         found = wait_until(
-            lambda: found if len(found := consume_all(servers, topics[2])) >= count else None,
+            lambda: (
+                found if len(found := consume_all(self._servers, self._output)) >= count else None
+            ),
             START_SECONDS,
             f"{count} orders have a result",
         )
+        assert count == len(found)
         return {record.value["id"]: record.value["tier"] for record in found}
 
-    version(3, "gold")
-    version(1, "silver")
-    order(0, 1, 2, 3)
-    checkpoint = tmp_path / "checkpoint"
-    spec = spec.format(engine=engine, name=name, servers=servers, checkpoint=checkpoint)
-    with Job(spec, tmp_path, shared) as job:
-        assert {0: None, 1: "silver", 2: "silver", 3: "gold"} == tiers(4)
+    def late_orders(self) -> list[int]:
+        return [letter.value["id"] for letter in consume_all(self._servers, self._dead)]
+
+
+def test_order_gets_the_version_of_its_time(
+    engine: str, kafka: EmbeddedKafka, tmp_path: Path, shared: SharedJvm
+) -> None:
+    prices = Prices(kafka, engine, tmp_path, "priced", "as_of")
+    prices.version(3, "gold")
+    prices.version(1, "silver")
+    prices.order(0, 1, 2, 3)
+    with Job(prices.spec, tmp_path, shared) as job:
+        assert {0: None, 1: "silver", 2: "silver", 3: "gold"} == prices.tiers(4)
         job.wait_for(lambda each: is_running(engine, each), "the table is read")
 
-        version(2, "late")
+        prices.version(2, "late")
         job.wait_for(lambda each: each.totals.right.records == 3, "the late version is read")
-        order(4, 1)
-        assert "gold" == tiers(5)[4]
+        prices.order(4, 1)
+        assert "gold" == prices.tiers(5)[4]
         job.wait_for(lambda each: each.totals.late_rows == 1, "the late order is counted")
         counts = TableCounts(rows_before_first=1, stale_answers=1)
         job.wait_for(lambda each: each.totals.table == counts, "order and version are counted")
 
-    (letter,) = consume_all(servers, topics[3])
-    assert 1 == letter.value["id"]
+    assert [1] == prices.late_orders()
+
+
+def test_order_waits_for_the_version_of_its_time(
+    engine: str, kafka: EmbeddedKafka, tmp_path: Path, shared: SharedJvm
+) -> None:
+    prices = Prices(kafka, engine, tmp_path, "final", "{{version: as_of, final: true}}")
+    prices.version(1, "silver")
+    prices.order(0, 1, 2)
+    with Job(prices.spec, tmp_path, shared) as job:
+        assert {0: None, 1: "silver"} == prices.tiers(2)
+        job.wait_for(lambda each: is_running(engine, each), "the table is read")
+        prices.version(2, "gold")
+        job.wait_for(lambda each: each.totals.right.records == 2, "the version is read")
+        prices.order(3)
+        assert "gold" == prices.tiers(3)[2]
+        prices.version(1, "late")
+        job.wait_for(lambda each: each.totals.late_rows == 1, "the late version is counted")
+
+        # An interval is repeated with what it has delivered.
+        if engine == "real_time":
+            job.kill_tree()
+        else:
+            assert 0 == job.terminate()
+        prices.version(3, "platinum")
+        prices.order(4)
+        job.start()
+        assert "platinum" == prices.tiers(4)[3]
+        prices.order(5)
+        assert "platinum" == prices.tiers(5)[4]

@@ -7,7 +7,7 @@ import pytest
 from job.change.comparison import compare
 from job.errors import SpecError
 from job.replay.replay import Expired
-from tests.unit.specs import plan
+from tests.unit.specs import BASE, plan
 
 NEW = {"checkpoint": "/checkpoints/new"}
 
@@ -41,6 +41,37 @@ def test_change_that_cannot_be_made_is_refused_by_name(
     old: dict[str, Any], new: dict[str, Any], field: str
 ) -> None:
     assert field in refusals(old, new)
+
+
+USERS = {
+    "topic": "clicks",
+    "schema": "user STRING",
+    "key": ["cast(record_key AS BIGINT)"],
+    "table": "latest",
+}
+ENRICHED: dict[str, Any] = {"join": {"type": "left_outer"}, "right": USERS}
+STREAMS = {side: BASE[side] for side in ("right", "join")}
+
+
+@pytest.mark.parametrize(("old", "new"), [(STREAMS, ENRICHED), (ENRICHED, STREAMS)])
+def test_table_is_neither_added_nor_removed(old: dict[str, Any], new: dict[str, Any]) -> None:
+    assert "right.table" in refusals(old, new)
+
+
+def test_table_is_read_again_whatever_changes() -> None:
+    again = "The right side, a table, is read again from its beginning."
+
+    unchanged = compare(plan(**ENRICHED), plan(**{**ENRICHED, **NEW}))
+    [only] = unchanged.effects
+    assert only.startswith(again)
+    changed = {"join": {"type": "inner"}, "output__columns": {"user": "right.user"}}
+    comparison = compare(plan(**ENRICHED), plan(**{**ENRICHED, **NEW, **changed}))
+    first, second = comparison.effects
+    assert first.startswith(again)
+    assert second.startswith(
+        "Rows of the left side that have no result at the cut follow the new spec."
+    )
+    assert () == comparison.expired
 
 
 def test_change_of_partitions_alone_has_no_effect_on_results() -> None:

@@ -14,6 +14,7 @@ from job.event_time.partitions import (
     RecordedEventTimes,
 )
 from job.replay.cut import Cut, PlannedBatch
+from job.spec.sides import Side
 from tests.unit.specs import plan
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -112,6 +113,22 @@ def test_two_records_are_always_read_again() -> None:
     assert (89, 79) == starts(cut(ENDS), known(89, None), known(0, None))
     with pytest.raises(RetentionError, match="fewer than 2 of the records"):
         starts(cut({"left": {0: 1}, "right": {0: 0}}), known(0, None))
+
+
+@pytest.mark.parametrize(("earliest", "read"), [(0, (90, 0)), (30, (90, 30)), (80, (88, 80))])
+def test_table_is_read_from_its_beginning_and_the_stream_from_the_cut(
+    earliest: int, read: tuple[int, int]
+) -> None:
+    """Two records are always read again: of the stream, if the table is empty."""
+    table = {"topic": "users", "schema": "user STRING", "key": ["cast(record_key AS BIGINT)"]}
+    new = plan(join={"type": "inner"}, right={**table, "table": "latest"})
+    needed_ms = needed_from_ms(new, new, WATERMARK_MS)
+    of_sides: dict[Side, KnownOffsets] = {"left": known(0, None), "right": known(earliest, None)}
+
+    found = start_offsets(new, cut(ENDS), needed_ms, of_sides)
+
+    assert {} == needed_ms
+    assert read == (found["left"][0], found["right"][0])
 
 
 @pytest.mark.parametrize(("earliest", "at_time"), [(20, 20), (90, None)])
