@@ -227,6 +227,7 @@ def test_files_that_documents_name_exist() -> None:
 def test_tests_that_the_tables_name_exist() -> None:
     for table in (
         ROOT / "docs/contributing/inputs-and-outputs.md",
+        ROOT / "docs/contributing/table-promises.md",
         PLANTED_BUGS,
         ROOT / "tests/faults/README.md",
     ):
