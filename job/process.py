@@ -25,7 +25,7 @@ from job.spec.spec import JoinSpec
 from job.sql.questions import SqlQuestions
 
 if TYPE_CHECKING:
-    from job.change.request import Successor
+    from job.change.query import Successor
     from job.change.spec_file import SpecFile
     from job.control.command_log import CommandLog
     from job.spark.session import Jvm

@@ -17,6 +17,7 @@ from job.change.start_offsets import needed_from_ms, start_offsets
 from job.checkpoint.filters import earlier_filters
 from job.checkpoint.successor import check_not_changed, read_replay
 from job.delivery.commit_topic import check_commit_topic_settings
+from job.errors import RequestError
 from job.event_time.partitions import Offsets
 from job.formats.registration import check_accepted
 from job.formats.registry import registry_access
@@ -109,3 +110,14 @@ def _has_same_event_times(old: JoinPlan, new: JoinPlan) -> bool:
 
 def _input_ids(plan: JoinPlan, cut: Cut) -> dict[str, str]:
     return {name: cut.topic_ids[name] for name in cut.topic_ids if name in plan.input_topics}
+
+
+def check_state_partitions(requested: int | None, configured: int | None) -> None:
+    """`configured`: in the environment of the job. Raises RequestError if a change requests another
+    number."""
+    if None not in {requested, configured} and requested != configured:
+        raise RequestError(
+            f"`state_partitions` must not be {requested}: STREAMJOIN_STATE_PARTITIONS of the "
+            f"job is {configured}, and the next start of the job would be refused. Remove the "
+            "variable, restart the job, and send the change again"
+        )

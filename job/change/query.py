@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 
+from job.change.sent_spec import PlannedSpec
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.frozen import frozen_settings
 from job.errors import CheckpointError
 from job.kafka.security import KafkaAccess, kafka_access
 from job.plan.fingerprint import STATE_FORMAT, incompatible_changes, recorded_plan
 from job.plan.plan import JoinPlan
+from job.spark.session import Jvm
 
 
 @dataclass(frozen=True)
@@ -38,3 +40,20 @@ class Query:
                 "spec that the old job runs with"
             )
         return recorded_plan(self.plan, settings)
+
+
+@dataclass(frozen=True, eq=False)
+class WaitingChange:
+    """A change that was accepted, while the old query still runs."""
+
+    sent: PlannedSpec
+    state_partitions: int | None
+
+
+@dataclass(frozen=True)
+class Successor:
+    """The query that continues after a change."""
+
+    query: PlannedSpec
+    jvm: Jvm | None
+    """The JVM of the old query. None: the new query needs another one."""

@@ -4,27 +4,29 @@ continues."""
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from threading import Event, Lock
 
 import structlog
 
-from job.change.files import SpecTexts, read_old_spec, read_predecessor
+from job.change.files import SpecTexts
 from job.change.hand_over import hand_over
 from job.change.old_query import Wait, interval_to_repeat, waits, with_deadline
 from job.change.plan import ChangePlan, described
-from job.change.planner import check_change
-from job.change.query import Query
+from job.change.planner import check_change, check_state_partitions
+from job.change.query import Query, WaitingChange
 from job.change.request_report import RequestReport
 from job.change.sent_spec import PlannedSpec, PlanOf, PlanRequest, WrittenSpec, read_sent_spec
 from job.change.spec_process import SpecProcess
-from job.change.undo import check_undo, hand_back
+from job.change.table_reload import TableReload
+from job.change.undo import hand_back, undoable
 from job.change.warm_up import saves_time, warm_up
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.cli import leased
 from job.checkpoint.successor import read_successor_spec
-from job.errors import BusyError, ConflictError, RequestError
+from job.errors import BusyError, ConflictError
+from job.kafka.kafka_admin import KafkaAdmin
 from job.plan.plan import JoinPlan
 from job.protocol import calls
 from job.protocol.reports import ChangeRequestReport
@@ -34,31 +36,16 @@ from job.query.runtime import Resources
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.failures import failure_of
-from job.spark.session import Jvm
 from job.spec.spec import spec_from_yaml
 from job.spec.variables import variables_hidden, variables_of
 
 CHANGES: frozenset[calls.Verb] = frozenset({"change", "undo"})
 """Verbs after which another query continues."""
 
+BY_JOB = "the job"
+"""`requested_by` of a change that no client has sent."""
+
 _log = structlog.get_logger()
-
-
-@dataclass(frozen=True, eq=False)
-class _WaitingChange:
-    """A change that was accepted, while the old query still runs."""
-
-    sent: PlannedSpec
-    state_partitions: int | None
-
-
-@dataclass(frozen=True)
-class Successor:
-    """The query that continues after a change."""
-
-    query: PlannedSpec
-    jvm: Jvm | None
-    """The JVM of the old query. None: the new query needs another one."""
 
 
 class ChangeRequest:
@@ -83,11 +70,12 @@ class ChangeRequest:
         self._specs = specs
         self._last_planned: PlannedSpec | None = None
         self._requested: Callable[[Resources], PlannedSpec] | None = None
-        self._waiting: _WaitingChange | None = None
-        self._prepared: _WaitingChange | None = None
+        self._waiting: WaitingChange | None = None
+        self._prepared: WaitingChange | None = None
         self._lock = Lock()
         """Held while `_waiting` and the report change together."""
         self._report = RequestReport()
+        self._reload = TableReload(running)
 
     @property
     def report(self) -> ChangeRequestReport | None:
@@ -160,7 +148,7 @@ class ChangeRequest:
             self._report.begin(command.by, None)
             self._requested = self._undo
             return
-        self._check_state_partitions(command.state_partitions)
+        check_state_partitions(command.state_partitions, self._settings.state_partitions)
         sent = self._last_planned
         if sent is None or sent.written.text != command.spec:
             raise BusyError(
@@ -168,14 +156,14 @@ class ChangeRequest:
                 retry_after_seconds=1,
             )
         self._report.begin(command.by, sent.plan.checkpoint)
-        self._waiting = _WaitingChange(sent, command.state_partitions)
+        self._waiting = WaitingChange(sent, command.state_partitions)
 
     def check_undo(self, resources: Resources) -> UndoResult:
         """Raises ConflictError if the change cannot be undone at this moment. The query may run."""
         if not resources.has_jvm:
             return UndoResult(checkpoint=None)
         new = Checkpoint(resources.session(), self._running.plan.checkpoint)
-        old, _ = self._undoable(new)
+        old, _ = undoable(new)
         return UndoResult(checkpoint=old.folder.root)
 
     def plan(
@@ -187,7 +175,7 @@ class ChangeRequest:
     ) -> ChangePlanResult:
         """The plan of a change at this moment. The query may run. Raises StreamjoinError if the
         change is refused."""
-        self._check_state_partitions(state_partitions)
+        check_state_partitions(state_partitions, self._settings.state_partitions)
         plan = self._check(sent, state_partitions, resources)
         repeats = interval_to_repeat(self._query(self._running.plan, resources), job)
         shown = replace(plan, late_rows=job.totals.late_rows, repeats=repeats)
@@ -237,7 +225,7 @@ class ChangeRequest:
             self._refuse(waiting, f"the query failed while the change waited: {error}")
             self._store_report(resources)
 
-    def _end(self, waiting: _WaitingChange, error: str) -> bool:
+    def _end(self, waiting: WaitingChange, error: str) -> bool:
         """Report that the change was not made. Returns False if it has ended already."""
         with self._lock:
             if self._waiting is not waiting:
@@ -246,7 +234,7 @@ class ChangeRequest:
             self._report.fail(error)
         return True
 
-    def _refuse(self, waiting: _WaitingChange, error: str) -> None:
+    def _refuse(self, waiting: WaitingChange, error: str) -> None:
         if self._end(waiting, error):
             _log.error("change_failed", reason=error)
 
@@ -298,12 +286,36 @@ class ChangeRequest:
         """The query that continues the one of `checkpoint` after a change in an earlier run of the
         job. None: there was no change, or the user starts the new query."""
         text = read_successor_spec(checkpoint)
-        if text is None:
-            return None
+        return None if text is None else self._planned(text)
+
+    def _planned(self, text: str) -> PlannedSpec:
         running = self._running.written
         with self._secrets_hidden(running.text):
             sent = read_sent_spec(text, running, os.environ)
             return PlannedSpec(sent, self._plan_of(sent.spec))
+
+    def reload_table(self, checkpoint: Checkpoint, kafka: KafkaAdmin) -> bool:
+        """Before the query starts: request a change that reads its table again, if that is needed.
+
+        Returns whether the change comes before the query: it waits while the query repeats a batch
+        or an interval. Raises BrokerError.
+        """
+        last = self.report
+        has_failed = last is not None and last.requested_by == BY_JOB and last.made_at is None
+        if not self._reload.is_needed(checkpoint, kafka, has_failed=has_failed):
+            return False
+        try:
+            sent = self._planned(self._reload.spec(checkpoint))
+        except Exception as error:
+            self._report.begin(BY_JOB, None)
+            self._report.fail(self._failure(error))
+            return False
+        self._report.begin(BY_JOB, sent.plan.checkpoint)
+        self._waiting = WaitingChange(sent, None)
+        if not checkpoint.is_committed or checkpoint.interrupted_interval is not None:
+            return False
+        self._prepared = self._waiting
+        return True
 
     def _change(
         self, successor: PlannedSpec, state_partitions: int | None, resources: Resources
@@ -322,7 +334,7 @@ class ChangeRequest:
 
     def _await_repetition(
         self,
-        waiting: _WaitingChange,
+        waiting: WaitingChange,
         resources: Resources,
         phase: Phase | None,
         is_cancelled: Callable[[], bool],
@@ -334,7 +346,7 @@ class ChangeRequest:
             if is_cancelled():
                 return
 
-    def _report_wait(self, waiting: _WaitingChange, text: str, wait: Wait | None = None) -> None:
+    def _report_wait(self, waiting: WaitingChange, text: str, wait: Wait | None = None) -> None:
         with self._lock:
             if self._waiting is waiting:
                 if self._report.last and self._report.last.waits_for is None:
@@ -343,7 +355,7 @@ class ChangeRequest:
 
     def _run_warm_up(
         self,
-        waiting: _WaitingChange,
+        waiting: WaitingChange,
         plan: ChangePlan,
         resources: Resources,
         is_cancelled: Callable[[], bool],
@@ -364,27 +376,12 @@ class ChangeRequest:
     def _undo(self, resources: Resources) -> PlannedSpec:
         """The old query, which continues instead of the stopped one."""
         new = Query(self._running.plan, resources.checkpoint())
-        old, text = self._undoable(new.checkpoint)
+        old, text = undoable(new.checkpoint)
         written = WrittenSpec(text, spec_from_yaml(text, os.environ))
         with self._secrets_hidden(text, self._running.written.text):
             successor = PlannedSpec(written, self._plan_of(written.spec))
             hand_back(Query(successor.plan, old), new)
         return successor
-
-    def _undoable(self, new: Checkpoint) -> tuple[Checkpoint, str]:
-        """The checkpoint and the spec of the query that `new` continues."""
-        old = read_predecessor(new)
-        check_undo(old, new)
-        return old, read_old_spec(old)
-
-    def _check_state_partitions(self, requested: int | None) -> None:
-        configured = self._settings.state_partitions
-        if None not in {requested, configured} and requested != configured:
-            raise RequestError(
-                f"`state_partitions` must not be {requested}: STREAMJOIN_STATE_PARTITIONS of the "
-                f"job is {configured}, and the next start of the job would be refused. Remove the "
-                "variable, restart the job, and send the change again"
-            )
 
     @contextmanager
     def _secrets_hidden(self, *texts: str) -> Iterator[None]:

@@ -39,6 +39,13 @@ def check_undo(old: Checkpoint, new: Checkpoint) -> None:
         raise _undo_is_too_late(new)
 
 
+def undoable(new: Checkpoint) -> tuple[Checkpoint, str]:
+    """The checkpoint and the spec of the query that `new` continues. Raises ConflictError."""
+    old = files.read_predecessor(new)
+    check_undo(old, new)
+    return old, files.read_old_spec(old)
+
+
 def _was_to_continue(new: Checkpoint, old: Checkpoint) -> bool:
     replay = read_replay(new)
     return replay is not None and not replay.is_shadow and replay.old_checkpoint == old.folder.root

@@ -36,6 +36,13 @@ class WatermarkHistory:
         hours = [hour for hour in self._hours() if hour >= hour_of(since_ms)]
         return [line for hour in hours for line in self._read(hour)]
 
+    @property
+    def last_at_ms(self) -> int | None:
+        """Time of the last line. None: there is no line."""
+        lines = (lines[-1] for hour in reversed(self._hours()) if (lines := self._read(hour)))
+        last = next(lines, None)
+        return None if last is None else last.at_ms
+
     def clear(self) -> None:
         for hour in self._hours():
             self._folder.remove(_name(hour))

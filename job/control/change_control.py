@@ -4,8 +4,10 @@ from collections.abc import Callable
 from threading import Event
 
 from job.change.request import ChangeRequest
+from job.checkpoint.checkpoint import Checkpoint
 from job.control.state_machine import StateMachine
 from job.control.transitions import check_state_allows
+from job.kafka.kafka_admin import KafkaAdmin
 from job.protocol.calls import ChangePlan, Verb
 from job.protocol.results import ChangePlanResult, UndoResult
 from job.protocol.status import JobStatus, Phase
@@ -40,6 +42,14 @@ class ChangeControl:
         check_state_allows(verb, self._machine.state)
         self._change.check_allowed(verb)
         self._machine.check_nothing_pending(verb)
+
+    def reload_table(self, checkpoint: Checkpoint, kafka: KafkaAdmin) -> bool:
+        """Before the query starts: change to a query that reads the table again, if the table may
+        lack deletions. Returns whether the change comes first. Raises BrokerError."""
+        if not self._change.reload_table(checkpoint, kafka):
+            return False
+        self._machine.stop_for(self._change.begin)
+        return True
 
     def prepare(self, phase: Phase | None, is_over: Callable[[], object]) -> None:
         """Prepare the change that waits, then stop the query for it. The query continues if the

@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from job.change.request import ChangeRequest, Successor
+from job.change.query import Successor
+from job.change.request import ChangeRequest
 from job.change.sent_spec import PlannedSpec
 from job.change.spec_file import SpecFile
 from job.checkpoint.frozen import frozen_settings
@@ -166,14 +167,10 @@ class QueryRunner:
         """Settings frozen in the checkpoint. None: no checkpoint, or it is not read yet."""
         return self._preparation.frozen
 
-    @property
-    def _plan_of_run(self) -> JoinPlan:
-        """The plan with what the last start has found."""
-        return self._preparation.plan_of_run(self._stats.topics)
-
     def state_reader(self) -> tuple[StateReader, int]:
         """A reader and the last batch that ended. Raises ConflictError if there is no state."""
-        return state_reader(self._plan_of_run, self._resources, self._machine.state)
+        plan = self._preparation.plan_of_run(self._stats.topics)
+        return state_reader(plan, self._resources, self._machine.state)
 
     def _approach_desired_state(self) -> None:
         """Run the query until it ends, or wait while it should be paused or stopped."""
@@ -220,6 +217,8 @@ class QueryRunner:
                 return
         self._resources.store_desired_state(QueryState.RUNNING)
         plan, limits = self._preparation.prepare(spark, checkpoint, access, topics)
+        if self.change_control.reload_table(checkpoint, topics.result().kafka):
+            return
         del topics  # with the admin client of the start
         if plan.real_time is not None and self._resources.provide_slots(plan.interval_tasks):
             return  # The checkpoint has more state partitions than expected: run again.
@@ -236,7 +235,7 @@ class QueryRunner:
     def _follow(self, running: RunningQuery, access: KafkaAccess) -> None:
         """Pause and resume the running query until it ends or should stop."""
         self._query_id, self._run_id = str(running.query.id), str(running.query.runId)
-        self._lineage.start(self._run_id, self._plan_of_run)
+        self._lineage.start(self._run_id, self._preparation.plan_of_run(self._stats.topics))
         self._machine.become(QueryState.RUNNING)
         ended = self._workers.submit(running.await_end)
         ended.add_done_callback(lambda _: self._machine.wake())
@@ -264,7 +263,8 @@ class QueryRunner:
         """Pause the running query until another state is desired; returns whether it continues."""
         spark = self._resources.session()
         self._resources.store_desired_state(QueryState.PAUSED)  # also if the batch is interrupted
-        if running.has_intervals:
+        # The next start checks how long a table was not read.
+        if running.has_intervals or self._plan.table_side is not None:
             return False
         with pause_between_batches(spark, running.query, self._settings.grace) as pause:
             if pause is None:

@@ -205,7 +205,8 @@ class ChangeRequestReport(_Report):
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
     requested_by: str
-    """Client that sent the command."""
+    """Client that sent the command. `the job`: a table is read again, because its topic may have
+    lost tombstones."""
     requested_at: datetime
     """Time of the command."""
     checkpoint: str | None

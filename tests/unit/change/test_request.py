@@ -139,9 +139,7 @@ def undoable(monkeypatch: pytest.MonkeyPatch, text: str) -> list[Any]:
     """Of the checkpoint "new", which continues "old". The list receives the undone changes."""
     undone: list[Any] = []
     old = SimpleNamespace(folder=SimpleNamespace(root="old"))
-    monkeypatch.setattr(request, "read_predecessor", lambda _: old)
-    monkeypatch.setattr(request, "read_old_spec", lambda _: text)
-    monkeypatch.setattr(request, "check_undo", lambda *_: None)
+    monkeypatch.setattr(request, "undoable", lambda _: (old, text))
     monkeypatch.setattr(
         *(request, "hand_back"),
         lambda old, new: undone.append(
@@ -181,7 +179,7 @@ def test_change_whose_query_has_delivered_is_not_undone(
     def refuse(*_: object) -> None:
         raise ConflictError("the query has begun to deliver", allowed=[])
 
-    monkeypatch.setattr(request, "check_undo", refuse)
+    monkeypatch.setattr(request, "undoable", refuse)
     with pytest.raises(ConflictError, match="begun to deliver"):
         change.check_undo(resources())
     change.request(Undo(by="ada"))

@@ -47,6 +47,7 @@ def test_lines_are_read_from_the_files_of_their_hours() -> None:
 
     assert [2, 1, 1] == [len(content(files, hour)) for hour in range(3)]
     assert [line(HOUR_MS), line(2 * HOUR_MS)] == history.lines(HOUR_MS + 30)
+    assert (2 * HOUR_MS, None) == (history.last_at_ms, WatermarkHistory(Files()).last_at_ms)
 
 
 def test_restarted_job_continues_the_file_of_the_hour() -> None:
