@@ -18,7 +18,7 @@ ready:
 	@PYTHON="$(PYTHON)" deploy/local/setup.sh
 
 run: ready ## run the demo until Ctrl-C; SECONDS=60 ends and checks it by itself; DEMO=table, ENGINE=real_time
-	@$(PYTHON_HERE) -m deploy.local.demo $(if $(DEMO),--demo $(DEMO)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(ENGINE),--engine $(ENGINE))
+	@$(PYTHON_HERE) -m deploy.demo $(if $(DEMO),--demo $(DEMO)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(ENGINE),--engine $(ENGINE))
 
 # A worker takes a whole file: its tests share one Spark session, broker or browser.
 PYTEST := .venv/bin/pytest --numprocesses $(or $(WORKERS),logical) --maxprocesses 4 --dist loadfile \

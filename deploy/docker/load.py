@@ -1,4 +1,4 @@
-"""Produces the demo's load for deploy/local/demo.yaml until SIGTERM or Ctrl-C.
+"""Produces the demo's load for deploy/demo/streams.yaml until SIGTERM or Ctrl-C.
 
 KAFKA_BOOTSTRAP_SERVERS=kafka:9092 python -m deploy.docker.load
 """
@@ -8,8 +8,8 @@ import signal
 import sys
 import time
 
-from deploy.local.demo_joins import STREAMS
-from deploy.local.demo_topics import Feed
+from deploy.demo.joins import STREAMS
+from deploy.demo.topics import Feed
 from job.errors import StreamjoinError
 
 POLL_SECONDS = 1.0

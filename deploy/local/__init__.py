@@ -1,1 +1,1 @@
-"""Runs a join on this machine: set-up, an embedded Kafka broker, the demo."""
+"""Runs Kafka and a job on this machine: set-up, an embedded broker, processes."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from confluent_kafka import Message, Producer
 
-from deploy.local.demo_check import differences
-from deploy.local.demo_load import (
+from deploy.demo.check import differences
+from deploy.demo.load import (
     TOPICS,
     WATERMARK_DELAY_MS,
     BadRecord,
@@ -18,7 +18,7 @@ from deploy.local.demo_load import (
     demo_records,
     expected_rows,
 )
-from deploy.local.demo_topics import output_rows
+from deploy.demo.topics import output_rows
 from tests.docker.stack import Stack
 from tests.polling import wait_until
 

@@ -7,7 +7,7 @@ import httpx
 import pytest
 import yaml
 
-from deploy.local.demo_topics import output_rows
+from deploy.demo.topics import output_rows
 from tests.docker.load import Load
 from tests.docker.stack import ROOT, START_SECONDS, Stack
 from tests.integration.topics import count_all
@@ -175,7 +175,7 @@ def test_demo_load_is_joined_by_the_real_time_engine(stack: Stack) -> None:
     """The spec chooses the engine. The task slots are more than the cores of the container."""
     stack.use_spec(
         changed(
-            (ROOT / "deploy/local/demo.yaml").read_text(),
+            (ROOT / "deploy/demo/streams.yaml").read_text(),
             name="demo_in_real_time",
             checkpoint="./data/demo_in_real_time",
             engine="real_time",

@@ -13,12 +13,12 @@ import psutil
 import pytest
 from rich.console import Console
 
-from deploy.local.demo import report_result
-from deploy.local.demo_check import check_result
-from deploy.local.demo_joins import STREAMS
-from deploy.local.demo_load import Click, Delivered, Impression, OutputRow, expected_rows
-from deploy.local.demo_service import Figures
-from deploy.local.demo_topics import ID_HEADER, output_rows
+from deploy.demo.__main__ import report_result
+from deploy.demo.check import check_result
+from deploy.demo.joins import STREAMS
+from deploy.demo.load import Click, Delivered, Impression, OutputRow, expected_rows
+from deploy.demo.service import Figures
+from deploy.demo.topics import ID_HEADER, output_rows
 from deploy.local.kafka import EmbeddedKafka
 from job.spec.engine import Engine
 from tests.integration.topics import Sent, produce
@@ -109,7 +109,7 @@ class Run:
 def demo(output: Path, *arguments: str) -> Iterator[Run]:
     with output.open("wb") as log:
         program = subprocess.Popen(
-            [sys.executable, "-m", "deploy.local.demo", *arguments],
+            [sys.executable, "-m", "deploy.demo", *arguments],
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd=REPOSITORY,

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from deploy.local.demo_check import CheckResult, check_result
-from deploy.local.demo_joins import STREAMS
-from deploy.local.demo_load import (
+from deploy.demo.check import CheckResult, check_result
+from deploy.demo.joins import STREAMS
+from deploy.demo.load import (
     Click,
     Delivered,
     Impression,
@@ -15,7 +15,7 @@ from deploy.local.demo_load import (
     bad_record,
     expected_rows,
 )
-from deploy.local.demo_service import Figures
+from deploy.demo.service import Figures
 from job.spec.engine import Engine
 from tests.unit.service.builders import query_after
 

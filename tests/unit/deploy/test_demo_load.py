@@ -7,7 +7,7 @@ from itertools import takewhile
 
 import pytest
 
-from deploy.local.demo_load import (
+from deploy.demo.load import (
     BAD_REASONS,
     MATCH_AFTER_MS,
     SIDES,

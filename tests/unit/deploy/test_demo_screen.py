@@ -4,9 +4,9 @@ import io
 
 from rich.console import Console
 
-from deploy.local.demo_joins import STREAMS, TABLE, DemoJoin
-from deploy.local.demo_screen import Addresses, Row, Snapshot
-from deploy.local.demo_service import Figures
+from deploy.demo.joins import STREAMS, TABLE, DemoJoin
+from deploy.demo.screen import Addresses, Row, Snapshot
+from deploy.demo.service import Figures
 from job.api.query import QueryView
 from job.api.screen import live_screen
 from tests.unit.service.builders import NOW, batch, status_after

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from deploy.local import demo
-from deploy.local.demo_joins import JOINS, STREAMS, TABLE, DemoJoin
-from deploy.local.demo_screen import Addresses
-from deploy.local.demo_system import Program, System, engine_note, run_folder, spec_file
+from deploy.demo import __main__ as demo
+from deploy.demo.joins import JOINS, STREAMS, TABLE, DemoJoin
+from deploy.demo.screen import Addresses
+from deploy.demo.system import Program, System, engine_note, run_folder, spec_file
 from job.errors import QueryError
 from job.plan.planner import join_plan
 from job.spec.engine import Engine

@@ -7,11 +7,11 @@ from itertools import takewhile
 
 import pytest
 
-from deploy.local.demo_check import CheckResult, check_result
-from deploy.local.demo_joins import TABLE
-from deploy.local.demo_load import SIDES, BadRecord, Delivered, OutputRow
-from deploy.local.demo_service import Figures
-from deploy.local.demo_table import (
+from deploy.demo.check import CheckResult, check_result
+from deploy.demo.joins import TABLE
+from deploy.demo.load import SIDES, BadRecord, Delivered, OutputRow
+from deploy.demo.service import Figures
+from deploy.demo.table import (
     BAD_REASONS,
     CLOSING_ORDER,
     CUSTOMERS,

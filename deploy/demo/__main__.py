@@ -1,8 +1,8 @@
 """The demo: two sample topics joined on this machine, shown live. Ctrl-C stops everything.
 
-    python -m deploy.local.demo                 until Ctrl-C
-    python -m deploy.local.demo --seconds 60    ends by itself and checks every result
-    python -m deploy.local.demo --demo table    a stream and a table, instead of two streams
+    python -m deploy.demo                 until Ctrl-C
+    python -m deploy.demo --seconds 60    ends by itself and checks every result
+    python -m deploy.demo --demo table    a stream and a table, instead of two streams
 
 It uses the public interfaces: `streamjoin run`, `streamjoin-service` and its HTTP API.
 """
@@ -18,12 +18,12 @@ from datetime import UTC, datetime
 
 from rich.console import Console
 
-from deploy.local.demo_check import CheckResult, check_result
-from deploy.local.demo_joins import JOINS, DemoJoin
-from deploy.local.demo_screen import Snapshot, result_table, step
-from deploy.local.demo_service import Figures
-from deploy.local.demo_system import System, engine_note, start_system
-from deploy.local.demo_topics import Feed, OutputTail, output_rows, output_tail
+from deploy.demo.check import CheckResult, check_result
+from deploy.demo.joins import JOINS, DemoJoin
+from deploy.demo.screen import Snapshot, result_table, step
+from deploy.demo.service import Figures
+from deploy.demo.system import System, engine_note, start_system
+from deploy.demo.topics import Feed, OutputTail, output_rows, output_tail
 from job.api.screen import live_screen
 from job.errors import JobUnavailableError, StreamjoinError
 from job.spec.engine import Engine

@@ -13,10 +13,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from deploy.local.demo_check import CheckResult, Finding
-from deploy.local.demo_joins import DemoJoin
-from deploy.local.demo_load import SIDES, Side
-from deploy.local.demo_service import Figures
+from deploy.demo.check import CheckResult, Finding
+from deploy.demo.joins import DemoJoin
+from deploy.demo.load import SIDES, Side
+from deploy.demo.service import Figures
 from job.api.screen import headline, query_table, sides_table
 from job.api.texts import progress_line
 

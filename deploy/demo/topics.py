@@ -22,8 +22,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from deploy.local.demo_joins import DemoJoin
-from deploy.local.demo_load import OUTPUT_TOPIC, Delivered, OutputRow, Record, Side
+from deploy.demo.joins import DemoJoin
+from deploy.demo.load import OUTPUT_TOPIC, Delivered, OutputRow, Record, Side
 from job.errors import BrokerError
 from job.kafka.clients import produce
 

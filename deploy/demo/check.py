@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from deploy.local.demo_joins import DemoJoin
-from deploy.local.demo_load import SIDES, BadRecord, Delivered, OutputRow, Side
-from deploy.local.demo_service import Figures
+from deploy.demo.joins import DemoJoin
+from deploy.demo.load import SIDES, BadRecord, Delivered, OutputRow, Side
+from deploy.demo.service import Figures
 from job.spec.engine import Engine
 
 DIFFERENCES_SHOWN = 5

@@ -8,7 +8,7 @@ from functools import cache
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from deploy.local.demo_load import SIDES, Side
+from deploy.demo.load import SIDES, Side
 from job.api.client import HttpClient
 from job.api.query import QueryView
 from job.errors import StreamjoinError

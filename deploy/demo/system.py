@@ -16,10 +16,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from deploy.local.demo_joins import DemoJoin
-from deploy.local.demo_load import Side
-from deploy.local.demo_screen import Addresses, step
-from deploy.local.demo_service import Figures, figures, has_read
+from deploy.demo.joins import DemoJoin
+from deploy.demo.load import Side
+from deploy.demo.screen import Addresses, step
+from deploy.demo.service import Figures, figures, has_read
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.ports import HOST
 from deploy.local.processes import last_lines, start_child, stop_child

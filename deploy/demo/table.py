@@ -1,5 +1,5 @@
 """The records of the demo with a table, and the results that the join may emit for them. Pure, as
-demo_load.
+load.py.
 
 An order is joined with the row that its customer has in the table when the job reads the order.
 So several results of an order may be right. The header streamjoin-match of a result names the
@@ -14,7 +14,7 @@ from itertools import count
 from random import Random
 from typing import ClassVar
 
-from deploy.local.demo_load import (
+from deploy.demo.load import (
     SEED,
     SIDES,
     BadRecord,
@@ -29,7 +29,7 @@ from deploy.local.demo_load import (
     place,
 )
 
-# As in demo_table.yaml; a test compares both.
+# As in table.yaml; a test compares both.
 TOPICS: Mapping[Side, str] = {"left": "orders", "right": "customers"}
 OUTPUT_TOPIC = "enriched"
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.local import demo_load, demo_table
-from deploy.local.demo_load import Delivered, Expected, OutputRow, Record, Side
+from deploy.demo import load, table
+from deploy.demo.load import Delivered, Expected, OutputRow, Record, Side
 from job.spec.engine import Engine
 
 _FOLDER = Path(__file__).parent
@@ -48,29 +48,29 @@ class DemoJoin:
 
 
 def _closing_of_streams(newest_ms: int) -> Closing:
-    impression, click = demo_load.closing_pair(newest_ms)
-    return Closing((impression, click), impression.event_time_ms - demo_load.WATERMARK_DELAY_MS)
+    impression, click = load.closing_pair(newest_ms)
+    return Closing((impression, click), impression.event_time_ms - load.WATERMARK_DELAY_MS)
 
 
 def _expected_of_streams(delivered: Iterable[Delivered], *_: object) -> Expected:
-    return Expected(demo_load.expected_rows(delivered))
+    return Expected(load.expected_rows(delivered))
 
 
 def _expected_of_table(
     delivered: Sequence[Delivered], output: Sequence[OutputRow], engine: Engine
 ) -> Expected:
     # In real time both topics are read at the same time (docs/tables.md).
-    return demo_table.expected(delivered, output, is_ordered=engine is Engine.MICRO_BATCH)
+    return table.expected(delivered, output, is_ordered=engine is Engine.MICRO_BATCH)
 
 
 STREAMS = DemoJoin(
     command="make run",
-    spec=_FOLDER / "demo.yaml",
+    spec=_FOLDER / "streams.yaml",
     question="which impressions were clicked within 10 s?",
-    topics=demo_load.TOPICS,
+    topics=load.TOPICS,
     table=None,
-    output_topic=demo_load.OUTPUT_TOPIC,
-    records=demo_load.demo_records,
+    output_topic=load.OUTPUT_TOPIC,
+    records=load.demo_records,
     closing=_closing_of_streams,
     expected=_expected_of_streams,
     columns={"ad_id": 8, "campaign": 10, "user": 10, "shown_at": 12, "clicked_at": 14},
@@ -78,13 +78,13 @@ STREAMS = DemoJoin(
 )
 TABLE = DemoJoin(
     command="make run DEMO=table",
-    spec=_FOLDER / "demo_table.yaml",
+    spec=_FOLDER / "table.yaml",
     question="which customer has placed each order?",
-    topics=demo_table.TOPICS,
+    topics=table.TOPICS,
     table="right",
-    output_topic=demo_table.OUTPUT_TOPIC,
-    records=demo_table.demo_records,
-    closing=lambda _: Closing(demo_table.closing_orders()),
+    output_topic=table.OUTPUT_TOPIC,
+    records=table.demo_records,
+    closing=lambda _: Closing(table.closing_orders()),
     expected=_expected_of_table,
     columns={"order_id": 8, "customer_id": 11, "amount": 8, "name": 10, "tier": 10, "points": 8},
     matched_column="points",

@@ -19,7 +19,7 @@ T = TypeVar("T")
 Side = Literal["left", "right"]
 SIDES: tuple[Side, ...] = ("left", "right")
 
-# As in demo.yaml; a test compares both.
+# As in streams.yaml; a test compares both.
 TOPICS: Mapping[Side, str] = {"left": "impressions", "right": "clicks"}
 OUTPUT_TOPIC = "attributed"
 MATCH_AFTER_MS = 10_000
