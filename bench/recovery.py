@@ -33,7 +33,7 @@ from deploy.local.kafka import EmbeddedKafka
 from job.errors import StreamjoinError
 
 _WORKLOAD = WORKLOADS["inner"]
-_PROGRAMS = ("streamjoin-real-time-exactly-once", "streamjoin")
+_PROGRAMS = ("streamjoin-real-time-exactly-once", "streamjoin", "streamjoin-processor")
 """Programs that deliver exactly once and continue after a kill."""
 _RESULT_SECONDS = 120.0
 # Time between a recovery and the next kill: the query is in real time again, and a checkpoint

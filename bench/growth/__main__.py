@@ -7,6 +7,8 @@ python -m bench.growth --state-rows 1000000 --warm-up-batches 5 --steady-batches
 A table:
 
 python -m bench.growth --keys table --base-rows 100000 --latency-seconds 0
+
+With `--program streamjoin-processor` the operator of the join is `streamjoin`.
 """
 
 import argparse
@@ -30,6 +32,8 @@ from bench.programs import PROGRAMS
 from bench.report import Measurement, append_line, latency_table, machine, printed, remarks_on_run
 from deploy.local.kafka import EmbeddedKafka
 
+_MICRO_BATCH = ("streamjoin", "streamjoin-processor")
+"""The programs that can run: both operators in micro-batches."""
 _REPOSITORY = Path(__file__).parents[2]
 _DATA = _REPOSITORY / "data" / "bench-growth"
 _RESULTS = _REPOSITORY / "bench" / "results" / "growth.jsonl"
@@ -41,6 +45,7 @@ class GrowthBench:
 
     def __init__(self, arguments: argparse.Namespace, kafka: EmbeddedKafka) -> None:
         self._arguments = arguments
+        self._program = PROGRAMS[arguments.program]
         self._kafka = kafka
         self._console = Console()
 
@@ -72,8 +77,12 @@ class GrowthBench:
         phases = Phases(warm_up=options.warm_up_batches, steady=options.steady_batches)
         with self._console.status(f"State of {named(shape)}…"):
             folder = run_folder(_DATA)
-            result = run.measure_growth(shape, phases, self._kafka, folder)
-        settings = {"keys": shape.keys, "state_rows": shape.state_rows}
+            result = run.measure_growth(self._program, shape, phases, self._kafka, folder)
+        settings = {
+            "program": self._program.name,
+            "keys": shape.keys,
+            "state_rows": shape.state_rows,
+        }
         self._note(result, settings, folder)
         return result
 
@@ -82,7 +91,7 @@ class GrowthBench:
         with self._console.status(f"Latency at {rate:,}/s a side…"):
             folder = run_folder(_DATA)
             watched = latency.watch_results(
-                PROGRAMS["streamjoin"],
+                self._program,
                 WORKLOADS["inner"],
                 self._kafka,
                 folder,
@@ -126,6 +135,9 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="bench.growth", description="Measure the join on this machine as its state grows."
+    )
+    parser.add_argument(
+        "--program", choices=_MICRO_BATCH, default=_MICRO_BATCH[0], help="(streamjoin)"
     )
     parser.add_argument(
         "--state-rows",

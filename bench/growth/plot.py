@@ -19,12 +19,13 @@ _DOT = 12
 
 
 def newest(lines: Iterable[Line]) -> tuple[list[Line], list[Line]]:
-    """The last growth run of each shape, and the last latency run of each rate, lowest first."""
-    growths: dict[tuple[str, int], Line] = {}
+    """The last growth run of each program and shape, and the last latency run of each rate, lowest
+    first."""
+    growths: dict[tuple[str, str, int], Line] = {}
     latencies: dict[int, Line] = {}
     for line in lines:
         if line["kind"] == "growth":
-            growths[line["keys"], line["state_rows"]] = line
+            growths[line["program"], line["keys"], line["state_rows"]] = line
         else:
             latencies[line["rate"]] = line
     return [growths[shape] for shape in sorted(growths)], [
@@ -61,7 +62,7 @@ def draw(results: Path, picture: Path) -> None:
 
 def _draw_growth(growth: Line, throughput: Axes, memory: Axes, batch: Axes, *, color: str) -> None:
     points = growth["points"]
-    name = f"{growth['keys']}, {growth['state_rows']:,}"
+    name = f"{growth['program']}, {growth['keys']}, {growth['state_rows']:,}"
     state = [point["state_rows"] / 1e6 for point in points]
 
     def dots(axes: Axes, values: list[float]) -> None:

@@ -14,12 +14,11 @@ from bench.growth.batches import Batches, Point, Steady, points, steady
 from bench.growth.load import Shape, events, table_events
 from bench.load import Impression, RowSet, row_of, row_set
 from bench.output import new_output
-from bench.running import Running, Task, running
-from bench.streamjoin import Streamjoin, checkpoint_of, socket_of
+from bench.running import Program, Running, Task, running
+from bench.streamjoin import checkpoint_of, socket_of
 from bench.topics import temporary_topics
 from deploy.local.kafka import EmbeddedKafka
 from job.errors import StreamjoinError
-from job.spec.output import Delivery
 
 _LOOK_SECONDS = 2.0
 _POLL_SECONDS = 0.05
@@ -27,7 +26,6 @@ _POLL_SECONDS = 0.05
 _RECORDS_PER_SECOND_AT_LEAST = 5_000
 # A start takes 10 s, a batch some seconds, reading a large state again perhaps minutes.
 _STALLED_SECONDS = 600.0
-_PROGRAM = Streamjoin("streamjoin", Delivery.EXACTLY_ONCE)
 # Records that remain for the job that is started again.
 _BATCHES_AFTER_RESTART = 4
 
@@ -59,7 +57,9 @@ class Growth:
     points: list[Point]
 
 
-def measure_growth(shape: Shape, phases: Phases, kafka: EmbeddedKafka, folder: Path) -> Growth:
+def measure_growth(
+    program: Program, shape: Shape, phases: Phases, kafka: EmbeddedKafka, folder: Path
+) -> Growth:
     steady_after = shape.rows_before_steady(phases.warm_up)
     killed_after = steady_after + phases.steady * shape.batch_rows
     partitions = shape.workload.partitions
@@ -71,7 +71,7 @@ def measure_growth(shape: Shape, phases: Phases, kafka: EmbeddedKafka, folder: P
         rows = killed_after + _BATCHES_AFTER_RESTART * shape.batch_rows
         expected = _produce(shape, rows, task, kafka)
         batches = Batches(socket_of(folder))
-        with running(_PROGRAM, task, kafka, folder) as run:
+        with running(program, task, kafka, folder) as run:
             _follow(batches, run, until=lambda: batches.input_rows >= killed_after)
             killed_at = time.time()
             run.kill()
@@ -79,7 +79,7 @@ def measure_growth(shape: Shape, phases: Phases, kafka: EmbeddedKafka, folder: P
         checkpoint_files, checkpoint_bytes = size_of(checkpoint_of(folder))
         with (
             output.consumer(at_end=True) as consumer,
-            running(_PROGRAM, task, kafka, folder) as again,
+            running(program, task, kafka, folder) as again,
         ):
             first_output_at = _first_since(again.started_at, consumer, again)
             _follow(batches, again, until=lambda: batches.have_read(*shape.records(rows)))
