@@ -2,7 +2,8 @@
 
 A case in peers/ has the rows in and the rows out of a peer's test. With `differs` it has the rows
 of this project as `out`, those of the peer as `peer`, and names the row of docs/other-systems.md
-with the reason.
+with the reason. `watermark` of a step is the event time up to which rows of the stream then have
+their results.
 """
 
 import json
@@ -21,6 +22,7 @@ from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.semantics.input_records import InputRecord, records_of_jsonl
 from job.semantics.simulate import SimulatedBatch, simulate
+from job.spec.durations import milliseconds
 from job.spec.sides import SIDES, Side
 from job.spec.spec import spec_from_document
 from tests.sql_worker import ROWS, SQL
@@ -58,15 +60,16 @@ BASE = {
     "checkpoint": "./checkpoint",
     "on_bad_record": "drop",
 }
-# No row of a case is late. The last record of each side, which is filtered, ends the match windows.
+# The sides of a join whose results wait for the watermark. A record that only advances the watermark
+# is filtered. With `pick`, each side ends with such a record: it is newer than all match windows.
 TIMES = {
     "key": ["k", "coalesce(k2, '')"],
     "event_time": "t",
     "watermark_delay": "1 hour",
-    "filter": "record_key IS NULL",
+    "filter": "coalesce(record_key, '') <> 'watermark'",
     "table": None,
 }
-LAST = {"record": True, "key": "last", "value": {"t": T + 10**9}}
+LAST_MS = 10**9
 ROW_FIELDS = {"left": ("key", "v"), "right": ("key", "v"), "out": ("l_v", "r_v")}
 
 
@@ -91,6 +94,11 @@ class Case:
     @property
     def picks(self) -> bool:
         return "pick" in self.spec.get("join", {})
+
+    @property
+    def is_final(self) -> bool:
+        table = self.spec.get("right", {}).get("table")
+        return isinstance(table, dict) and "final" in table
 
     @property
     def is_backlog(self) -> bool:
@@ -125,7 +133,7 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 
 
 def plan(case: Case) -> JoinPlan:
-    base = merged(BASE, dict.fromkeys(SIDES, TIMES)) if case.picks else BASE
+    base = merged(BASE, dict.fromkeys(SIDES, TIMES)) if case.picks or case.is_final else BASE
     written = {field: part for field, part in case.spec.items() if field != "rows"}
     return planned(json.dumps(merged(base, written)))
 
@@ -145,25 +153,45 @@ def line(row: Row, names: Sequence[str], batch: int | None, has_typed_keys: bool
     if batch is not None:
         record["batch"] = batch
     if fields.get("t") is not None:
-        fields["t"] = T + 1000 * fields["t"]
+        fields["t"] = T + round(1000 * fields["t"])
     record["value"] = fields.get("text", fields) if fields else None
     return json.dumps(record)
 
 
+def watermark_line(after_ms: int, batch: int) -> str:
+    value = {"t": T + after_ms}
+    return json.dumps({"record": True, "key": "watermark", "value": value, "batch": batch})
+
+
 def records(case: Case, side: Side) -> list[InputRecord]:
+    """Every second batch is empty: it has the results of the watermark of the step before it."""
+    of_side = plan(case).side(side)
     has_typed_keys = "key_format" in case.spec.get(side, {})
-    lines = [
-        line(row, case.fields(side), None if case.is_backlog else number, has_typed_keys)
-        for number, step in enumerate(case.steps)
-        for row in step.get(side, ())
-    ]
+    lines = []
+    for number, step in enumerate(case.steps):
+        batch = None if case.is_backlog else 2 * number
+        rows = step.get(side, ())
+        lines += [line(row, case.fields(side), batch, has_typed_keys) for row in rows]
+        if side == "left" and "watermark" in step:
+            advanced = 1000 * step["watermark"] + milliseconds(of_side.watermark_delay) + 1
+            lines.append(watermark_line(advanced, 2 * number))
     if case.picks:
-        lines.append(json.dumps({**LAST, "batch": len(case.steps)}))
-    return records_of_jsonl(lines, ROWS, plan(case).side(side))
+        lines.append(watermark_line(LAST_MS, 2 * len(case.steps)))
+    return records_of_jsonl(lines, ROWS, of_side)
 
 
-def results(case: Case, batch: SimulatedBatch) -> Counter[tuple[str | None, ...]]:
-    values = map(json.loads, (result.value for result in batch.output))
+def by_step(batches: Sequence[SimulatedBatch]) -> list[list[SimulatedBatch]]:
+    """Each step has records, and then the batches without records."""
+    steps: list[list[SimulatedBatch]] = []
+    for batch in batches:
+        if any(batch.records.values()):
+            steps.append([])
+        steps[-1].append(batch)
+    return steps
+
+
+def results(case: Case, batches: Iterable[SimulatedBatch]) -> Counter[tuple[str | None, ...]]:
+    values = [json.loads(result.value) for batch in batches for result in batch.output]
     return counted([value[name] for name in case.fields("out")] for value in values)
 
 
@@ -179,16 +207,16 @@ def counted(rows: Iterable[Row]) -> Counter[tuple[str | None, ...]]:
 def test_case_of_a_peer(case: Case) -> None:
     left, right = (records(case, side) for side in SIDES)
 
-    batches = simulate(plan(case), ROWS, left, right)
+    steps = by_step(simulate(plan(case), ROWS, left, right))
 
     expected = [counted(step.get("out", ())) for step in case.steps]
-    emitted = [results(case, batch) for batch in batches]
+    emitted = [results(case, batches) for batches in steps]
     if case.emits_in_steps:
         assert expected == emitted
     else:
         assert sum(expected, Counter()) == sum(emitted, Counter())
-    for step, batch in zip(case.steps, batches, strict=False):
-        dropped = sum(drop.side == "left" for drop in batch.drops)
+    for step, batches in zip(case.steps, steps, strict=False):
+        dropped = sum(drop.side == "left" for batch in batches for drop in batch.drops)
         assert step.get("dropped", dropped) == dropped
 
 
