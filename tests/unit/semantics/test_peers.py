@@ -60,8 +60,8 @@ BASE = {
     "checkpoint": "./checkpoint",
     "on_bad_record": "drop",
 }
-# The sides of a join whose results wait for the watermark. A record that only advances the watermark
-# is filtered. With `pick`, each side ends with such a record: it is newer than all match windows.
+# The sides of a join whose results wait for the watermark. A record that only advances the
+# watermark is filtered. With `pick`, each side ends with one that is newer than all match windows.
 TIMES = {
     "key": ["k", "coalesce(k2, '')"],
     "event_time": "t",
@@ -94,6 +94,12 @@ class Case:
     @property
     def picks(self) -> bool:
         return "pick" in self.spec.get("join", {})
+
+    @property
+    def picks_latest(self) -> bool:
+        """Of all right rows that are not newer."""
+        join = self.spec.get("join", {})
+        return join.get("pick") == "latest" and join["match_window"]["after"] == "0 s"
 
     @property
     def is_final(self) -> bool:
@@ -132,10 +138,14 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     return {name: value for name, value in result.items() if value is not None}
 
 
-def plan(case: Case) -> JoinPlan:
+def document(case: Case) -> dict[str, Any]:
     base = merged(BASE, dict.fromkeys(SIDES, TIMES)) if case.picks or case.is_final else BASE
     written = {field: part for field, part in case.spec.items() if field != "rows"}
-    return planned(json.dumps(merged(base, written)))
+    return merged(base, written)
+
+
+def plan(case: Case) -> JoinPlan:
+    return planned(json.dumps(document(case)))
 
 
 @cache
@@ -218,6 +228,25 @@ def test_case_of_a_peer(case: Case) -> None:
     for step, batches in zip(case.steps, steps, strict=False):
         dropped = sum(drop.side == "left" for batch in batches for drop in batch.drops)
         assert step.get("dropped", dropped) == dropped
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if case.picks_latest],
+    ids=lambda case: f"{case.file}, {case.test}",
+)
+def test_latest_match_is_the_version_of_its_time(case: Case) -> None:
+    """No row of a case is older than the match window."""
+    table = {
+        "right": {"table": {"version": "as_of", "final": True}},
+        "join": {"match_window": None, "pick": None},
+    }
+    as_of = planned(json.dumps(merged(document(case), table)))
+
+    batches = simulate(as_of, ROWS, *(records(case, side) for side in SIDES))
+
+    expected = [counted(step.get("out", ())) for step in case.steps]
+    assert sum(expected, Counter()) == results(case, batches)
 
 
 @pytest.mark.parametrize(
