@@ -7,6 +7,7 @@ import java.util.Set;
 import org.apache.spark.sql.catalyst.expressions.BinaryArithmetic;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Cast$;
+import org.apache.spark.sql.catalyst.expressions.CreateMap;
 import org.apache.spark.sql.catalyst.expressions.ElementAt;
 import org.apache.spark.sql.catalyst.expressions.EvalMode$;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -37,6 +38,15 @@ final class CanFail {
    */
   static boolean canFail(Expression tree) {
     return !isSafe(tree) || SparkSql.children(tree).stream().anyMatch(CanFail::canFail);
+  }
+
+  /**
+   * Whether a map has keys that may be null. Spark's optimizer replaces its size by a constant, but
+   * not in each plan. `tree`: before the optimizer.
+   */
+  static boolean makesMap(Expression tree) {
+    return (tree instanceof CreateMap && !tree.foldable())
+        || SparkSql.children(tree).stream().anyMatch(CanFail::makesMap);
   }
 
   private static boolean isSafe(Expression tree) {

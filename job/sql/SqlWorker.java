@@ -182,7 +182,8 @@ public final class SqlWorker {
     Expression computed = isFilter ? tree : SparkSql.expression(optimized);
     // The optimizer replaces an expression by a constant even if it contains a column.
     answer.put("is_constant", computed instanceof Literal).put("compares", compares(computed));
-    answer.put("can_fail", SparkSql.expressions(optimized).stream().anyMatch(CanFail::canFail));
+    boolean canFail = SparkSql.expressions(optimized).stream().anyMatch(CanFail::canFail);
+    answer.put("can_fail", canFail || CanFail.makesMap(tree));
     answer.put("casts_number_to_time", castsNumberToTime(tree));
     Set<String> columns = new LinkedHashSet<>();
     collectColumns(tree, columns);
