@@ -32,8 +32,20 @@ def problems(old: JoinPlan, new: JoinPlan) -> Iterator[Problem]:
                 f"must stay {str(before.is_final).lower()}: it decides which rows of the "
                 f"{OTHER_SIDE[side]} side have a result at the cut. {_NEW_QUERY}",
             )
+        elif before is not None and any(_waits_until_joined(plan) for plan in (old, new)):
+            yield Problem(
+                f"{side}.table.wait",
+                None,
+                "a join whose rows wait for the table cannot be changed: the new query reads the "
+                f"table before the rows of the {OTHER_SIDE[side]} side that wait, and does not "
+                f"know which of them have a result. {_NEW_QUERY}",
+            )
         elif after is not None and after.is_final:
             yield from _problems_of_waiting(old, new, OTHER_SIDE[side])
+
+
+def _waits_until_joined(plan: JoinPlan) -> bool:
+    return plan.stream_waits and not plan.is_final
 
 
 def _problems_of_waiting(old: JoinPlan, new: JoinPlan, stream: Side) -> Iterator[Problem]:

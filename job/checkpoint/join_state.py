@@ -46,7 +46,7 @@ def join_state(
     `location`: Spark's checkpointLocation. Raises CheckpointError if the state cannot be read.
     """
     side_plan = plan.side(side)
-    if plan.table_side not in {None, side} and not plan.is_final:
+    if plan.table_side not in {None, side} and not plan.stream_waits:
         state = _no_rows(spark, side_plan)
     else:
         state = _load(spark, plan, location, side, batch_id)

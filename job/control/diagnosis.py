@@ -290,7 +290,7 @@ def _late(status: JobStatus) -> Iterator[str]:
 def _waiting(plan: JoinPlan, status: JobStatus) -> Iterator[str]:
     """Unmatched rows wait for a watermark that a side without new records holds back."""
     waits = plan.join_type.outer_sides and plan.table_side is None
-    if not (waits or plan.is_final) or status.totals.output_records:
+    if not (waits or plan.stream_waits) or status.totals.output_records:
         return
     yield from held_back(status)
 

@@ -60,12 +60,21 @@ def at_once(plan: JoinPlan, result: str | None, why: str) -> str:
     outcome = f"join type {plan.join_type} emits no result for it"
     if result is not None:
         outcome = f"was emitted as unmatched: {result}"
-    when = "when the watermark had passed it" if plan.is_final else "when it was read"
+    when = "when it was read"
+    if plan.is_final:
+        when = "when the watermark had passed it"
+    elif plan.stream_waits:
+        when = "until the watermark had passed it, and it had waited"
     return f"had no match {when}, and {outcome}; {why}"
 
 
 def waits(cause: kinds.WaitsForPick | kinds.WaitsForVersion, plan: JoinPlan, until: str) -> str:
     """`until`: the watermark at which its match window, or its version, is complete."""
+    if isinstance(cause, kinds.WaitsForVersion) and not plan.is_final:
+        return (
+            "has found no row of its key in the table, and waits for one until the watermark "
+            f"passes {until}"
+        )
     if isinstance(cause, kinds.WaitsForVersion):
         return (
             f"waits until the watermark passes {until}; then its result has the version of its key "

@@ -35,13 +35,24 @@ def cause(
 
 
 def _waits(facts: Facts, record: KeyRecord) -> Cause | None:
-    """None: the row does not wait for its version."""
+    """None: the row does not wait for its version, or has found one."""
     retention, time_ms = facts.plan.side(record.side).retention, record.late_time_ms
-    if retention is None or time_ms is None:
+    if retention is None or time_ms is None or (not facts.plan.is_final and _finds(facts, record)):
         return None
     until_ms = time_ms + milliseconds(retention)
     has_passed = facts.watermark_ms is not None and facts.watermark_ms > until_ms
     return None if has_passed else kinds.WaitsForVersion(until_ms)
+
+
+def _finds(facts: Facts, record: KeyRecord) -> bool:
+    """Whether a record that was read gives the row of a stream a row of the table."""
+    versions = _versions(facts)
+    if not facts.plan.is_as_of:
+        return bool(versions) and not versions[-1].deletes_key
+    found = _no_version(facts, record, sorted(versions, key=_by_time)) if versions else None
+    return isinstance(found, kinds.ConditionFalse) or (
+        isinstance(found, kinds.NoVersion) and found.reason == "unread"
+    )
 
 
 def _in_table(facts: Facts, record: KeyRecord) -> Cause:

@@ -137,10 +137,14 @@ final class Eviction {
         continue;
       }
       rules.counts.removed[slot.side].add(1);
+      if (rows.isMatched(row)) {
+        left--;
+        continue;
+      }
       if (rules.waits()) {
         UnsafeRow key = rows.keyOf(row, rules.keySchema.length()).copy();
         results.emit(key, SlotRows.hash(key), rows.row(row), output);
-      } else if (!rows.isMatched(row)) {
+      } else {
         output.add(rules.unmatched(slot.side, rows.columns(row)));
       }
       left--;
@@ -168,7 +172,7 @@ final class Eviction {
   private void evict(int side, UnsafeRow key, StoredRow row, List<InternalRow> output) {
     if (row.expiresAt > previous && row.expiresAt <= watermark) {
       rules.counts.removed[side].add(1);
-      if (rules.waits()) {
+      if (!row.matched && rules.waits()) {
         results.emit(key.copy(), SlotRows.hash(key), row, output);
       } else if (!row.matched) {
         output.add(rules.unmatched(side, row.row));

@@ -118,7 +118,7 @@ public final class JoinRules implements Serializable {
     this.firstSide = firstSide;
     this.counts = counts;
     this.table = table;
-    firstStored = joinsAtOnce() ? RIGHT : LEFT;
+    firstStored = table == null || table.storesStream() ? LEFT : RIGHT;
   }
 
   /** The earliest watermark, in milliseconds, at which a row of the slot may expire. */
@@ -178,12 +178,12 @@ public final class JoinRules implements Serializable {
     return padsUnmatched[side] || (waits() && side == LEFT);
   }
 
-  /** Whether a left row has its result when it expires, and none before. */
+  /** Whether a left row that expires without a result before has its result then. */
   boolean waits() {
-    return pick != Pick.NONE || (table != null && table.isFinal);
+    return pick != Pick.NONE || (table != null && table.storesStream());
   }
 
-  /** Whether a left row is joined with a table when it arrives. */
+  /** Whether a left row is joined with a table when it arrives, if it finds a row there. */
   boolean joinsAtOnce() {
     return table != null && !table.isFinal;
   }

@@ -4,7 +4,6 @@ import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
-import org.apache.spark.sql.streaming.ExpiredTimerInfo;
 import org.apache.spark.sql.streaming.TimerValues;
 import scala.collection.Iterator;
 
@@ -16,6 +15,7 @@ import scala.collection.Iterator;
  *                          as-of: becomes a version of its key, from its event time on
  *   a row of the stream:   joined with the row of its key, at once; it is not stored
  *                          as-of: with the version that is valid at its event time
+ *                          if it waits and finds none: stored until one arrives or it expires
  * </pre>
  *
  * <p>In a micro-batch all records of the table come before the rows of the
@@ -29,13 +29,8 @@ import scala.collection.Iterator;
  * <p>A run that repeats an interrupted interval may find a newer row of the table, so a row of the
  * stream whose result was delivered is not joined again.
  */
-public final class TableJoin extends JoinProcessor {
-  /** Null: no row has arrived. */
-  private transient DeliveredRows delivered;
-
+public final class TableJoin extends EvictingJoin {
   private transient TableVersions table;
-
-  private transient long watermark;
 
   /** Newest event time of a row of the stream that was joined before this task. */
   private transient long answeredBefore;
@@ -46,6 +41,7 @@ public final class TableJoin extends JoinProcessor {
 
   @Override
   void taskBegins() {
+    super.taskBegins();
     table = new TableVersions(rules, state, this::matches);
     delivered = null;
     answeredBefore = state.newestJoined;
@@ -53,6 +49,9 @@ public final class TableJoin extends JoinProcessor {
 
   @Override
   void taskEnds() {
+    if (eviction != null) {
+      evictionBegins(eviction.evictedUntil());
+    }
     if (rules.table.isAsOf && delivered != null) {
       table.sweep();
     }
@@ -61,41 +60,37 @@ public final class TableJoin extends JoinProcessor {
   @Override
   public Iterator<InternalRow> handleInputRows(
       InternalRow key, Iterator<InternalRow> rows, TimerValues times) {
-    if (delivered == null) { // The writer opens the slot after the task has begun.
+    if (rules.table.storesStream()) {
+      rowsArrive(key, times);
+    } else if (delivered == null) { // The writer opens the slot after the task has begun.
       delivered = DeliveredRows.ofTask(rules.firstSide);
       if (rules.table.isAsOf) {
-        watermark = rules.realTime ? times.getCurrentWatermarkInMs() : LateWatermark.ofBatch();
-        table.setJoinedUntil(watermark);
+        lateWatermark = rules.realTime ? times.getCurrentWatermarkInMs() : LateWatermark.ofBatch();
+        table.setJoinedUntil(lateWatermark);
       }
     }
     return new KeyJoin(key, rows);
   }
 
   @Override
-  public Iterator<InternalRow> handleExpiredTimer(
-      InternalRow key, TimerValues times, ExpiredTimerInfo timer) {
-    throw new IllegalStateException("the join with a table has no timers");
+  ResultOfExpired results() {
+    return table;
   }
 
-  /** A row of the stream, which waits until all records of the table have been read. */
-  private static final class Waiting {
-    final InternalRow row;
-    final long eventTime;
-    final boolean isMatchable;
-
-    Waiting(InputRow input) {
-      row = input.row().copy();
-      eventTime = input.eventTime();
-      isMatchable = input.isMatchable();
-    }
+  @Override
+  void evictionBegins(long previous) {
+    table.setJoinedUntil(rules.table.decidedUntil(previous));
   }
+
+  /** A row of the stream, which is joined once all records of the table have been read. */
+  private record Unjoined(StoredRow row, boolean isMatchable) {}
 
   /** Joins the rows of one key that have arrived: all rows of a batch, or one row in real time. */
   private final class KeyJoin extends Buffered {
     private final UnsafeRow key;
     private final int hash;
     private final Iterator<InternalRow> rows;
-    private final List<Waiting> waiting = new ArrayList<>(1);
+    private final List<Unjoined> unjoined = new ArrayList<>(1);
     private int joined;
 
     /** The records of the table that have arrived; if it is not as-of, only the newest one. */
@@ -119,11 +114,14 @@ public final class TableJoin extends JoinProcessor {
       if (versions == null) {
         versions = table.of(key, hash);
         change();
+        if (rules.table.storesStream() && !arrived.isEmpty()) {
+          joinWaiting(output);
+        }
       }
-      if (joined == waiting.size()) {
+      if (joined == unjoined.size()) {
         return false;
       }
-      join(waiting.get(joined++), output);
+      join(unjoined.get(joined++), output);
       return true;
     }
 
@@ -144,13 +142,13 @@ public final class TableJoin extends JoinProcessor {
         } else if (arrived.get(0).position < record.position) {
           arrived.set(0, record);
         }
-      } else if (rules.table.isAsOf && input.isLate(watermark)) {
+      } else if (rules.table.isAsOf && input.isLate(lateWatermark)) {
         rules.counts.late[side].add(1);
         if (input.hasDeadLetter()) {
-          output.add(rules.deadLetterOfLateRow(input.deadLetter(), watermark));
+          output.add(rules.deadLetterOfLateRow(input.deadLetter(), lateWatermark));
         }
       } else if (!delivered.wasUnmatched(side, input.position())) {
-        waiting.add(new Waiting(input));
+        unjoined.add(new Unjoined(input.toStore().copy(), input.isMatchable()));
       }
     }
 
@@ -189,13 +187,52 @@ public final class TableJoin extends JoinProcessor {
       versions = table.add(key, hash, versions, arrived);
     }
 
-    private void join(Waiting waiting, List<InternalRow> output) {
+    private void join(Unjoined unjoined, List<InternalRow> output) {
+      StoredRow row = unjoined.row();
       StoredRow version = null;
-      if (waiting.isMatchable) {
-        state.newestJoined = Math.max(state.newestJoined, waiting.eventTime);
-        version = table.at(versions, waiting.eventTime);
+      if (unjoined.isMatchable()) {
+        version = table.find(versions, row.eventTime);
+        if (version == null && waits(row)) {
+          state.add(LEFT, rules.slot(row.eventTime), key, hash, row);
+          return;
+        }
+        state.newestJoined = Math.max(state.newestJoined, row.eventTime);
+        version = table.at(versions, row.eventTime);
       }
-      table.emit(waiting.row, version, output);
+      table.emit(row.row, version, output);
+    }
+
+    private boolean waits(StoredRow row) {
+      return rules.table.storesStream() && row.expiresAt > eviction.watermark();
+    }
+
+    /** Joins the rows of the key in state that have waited for what has arrived. */
+    private void joinWaiting(List<InternalRow> output) {
+      for (Slot slot : state.slots(LEFT)) {
+        SlotRows rows = state.rows(slot);
+        if (rows == null) {
+          for (StoredRow row : state.read(slot, key, hash)) {
+            if (!row.matched && isJoined(row, output)) {
+              state.markMatched(slot, key, row);
+            }
+          }
+          continue;
+        }
+        for (int n = rows.first(key, hash); n != SlotRows.NONE; n = rows.next(n)) {
+          if (!rows.isMatched(n) && isJoined(rows.row(n), output)) {
+            rows.setMatched(n);
+          }
+        }
+      }
+    }
+
+    private boolean isJoined(StoredRow row, List<InternalRow> output) {
+      StoredRow version = table.find(versions, row.eventTime);
+      if (version != null) {
+        state.newestJoined = Math.max(state.newestJoined, row.eventTime);
+        table.emit(row.row, version, output);
+      }
+      return version != null;
     }
   }
 }

@@ -34,10 +34,13 @@ public final class TableRules implements Serializable {
   /** Whether a row before all versions of its key joins the first one. */
   private final boolean takesFirst;
 
-  /** Whether a row of the stream waits for its version. */
+  /** Whether a row of the stream has its result once it has waited, and none before. */
   final boolean isFinal;
 
-  /** How long it waits after the watermark has passed it, in milliseconds. */
+  /**
+   * How long a row of the stream waits after the watermark has passed it, in milliseconds; if it is
+   * not final, until it finds a row of the table.
+   */
   private final long wait;
 
   public TableRules(
@@ -53,6 +56,11 @@ public final class TableRules implements Serializable {
     this.takesFirst = takesFirst;
     this.isFinal = isFinal;
     this.wait = wait;
+  }
+
+  /** Whether rows of the stream are in state. */
+  boolean storesStream() {
+    return isFinal || wait > 0;
   }
 
   /** Up to which event time rows have their results at a watermark. Both are milliseconds. */

@@ -85,11 +85,16 @@ final class TableVersions implements ResultOfExpired {
   }
 
   /** The row that a row of the stream joins, of those that are needed. Null: there is none. */
-  StoredRow at(List<StoredRow> versions, long time) {
-    StoredRow version = versions.isEmpty() ? null : versions.get(0);
+  StoredRow find(List<StoredRow> versions, long time) {
     if (table.isAsOf) {
-      version = table.at(versions, time);
+      return table.at(versions, time);
     }
+    return versions.isEmpty() ? null : versions.get(0);
+  }
+
+  /** As `find`; a row without a version is counted. */
+  StoredRow at(List<StoredRow> versions, long time) {
+    StoredRow version = find(versions, time);
     if (version == null) {
       rules.counts.withoutVersion[TableRules.reason(versions, time)].add(1);
     }
@@ -108,7 +113,8 @@ final class TableVersions implements ResultOfExpired {
 
   @Override
   public void emit(UnsafeRow key, int hash, StoredRow left, List<InternalRow> output) {
-    emit(left.row, at(kept(of(key, hash)), left.eventTime), output);
+    List<StoredRow> versions = of(key, hash);
+    emit(left.row, at(table.isAsOf ? kept(versions) : versions, left.eventTime), output);
   }
 
   private static long slot(int hash) {

@@ -257,7 +257,7 @@ def _state(plan: JoinPlan, resources: AvailableResources | None) -> Iterator[Lin
     for side in SIDES:
         yield side, _retention(plan, side)
     yield "stored columns", "the position in Kafka (8 bytes) and"
-    for side in [each for each in SIDES if plan.is_final or plan.table_side in {None, each}]:
+    for side in [each for each in SIDES if plan.stream_waits or plan.table_side in {None, each}]:
         columns = ", ".join(column.name for column in plan.side(side).kept_columns)
         yield f"  {side}", columns
     for side in plan.deduplicated:
@@ -300,7 +300,7 @@ def _trailing(plan: JoinPlan) -> str:
 def _event_time(plan: JoinPlan) -> Iterator[Line]:
     for side in SIDES:
         side_plan = plan.side(side)
-        if plan.table_side is not None and not plan.is_as_of:
+        if not plan.uses_event_times or (side == plan.table_side and not plan.is_as_of):
             is_kafkas = side_plan.event_time_text == KAFKA_TIMESTAMP
             yield side, "the Kafka timestamp" if is_kafkas else side_plan.event_time_text
             if is_kafkas:
@@ -323,11 +323,11 @@ def _event_time(plan: JoinPlan) -> Iterator[Line]:
         yield "", f"an event time before {earliest} is a bad record (absurd_event_time)"
         if side_plan.idle_after is not None:
             yield from _idle(side_plan.idle_after, side_plan.watermark_delay)
-    if plan.table_side is not None and not plan.is_as_of:
+    if not plan.uses_event_times:
         yield "order", "no result depends on event times, and none waits for the watermark"
         return
     of = "the smaller of the two sides' event time"
-    if plan.is_as_of:
+    if plan.table_side is not None:
         of = f"the event time of the {plan.streams[0]} side"
     yield "watermark", f"{of} minus watermark_delay. The"
     yield "", "event time of a side is the newest one read from its topic. While"

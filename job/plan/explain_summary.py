@@ -6,7 +6,7 @@ from job.plan.capacity import AvailableResources, Load, expected_load, stored_fo
 from job.plan.explain_join import key_terms, time_bound
 from job.plan.explain_load import rounded, size
 from job.plan.explain_load import warnings as load_warnings
-from job.plan.explain_table import LATE_ROWS, emitted_when
+from job.plan.explain_table import LATE_ROWS, emitted_when, waited
 from job.plan.explain_table import state_text as table_state
 from job.plan.plan import JoinPlan
 from job.plan.warnings import expressions, warnings
@@ -49,7 +49,7 @@ def _results(plan: JoinPlan) -> str:
     emitted = "as soon as both rows are read, "
     if plan.table_side is not None:
         emitted = f"as soon as a {plan.streams[0]} row is read, "
-        if plan.is_final:
+        if plan.stream_waits:
             emitted = f"of a {plan.streams[0]} row {emitted_when(plan)}, "
     elif plan.pick is not None:
         emitted = f"the {plan.pick} match, {_emitted_after(plan, 'left')}, "
@@ -64,7 +64,9 @@ def _unmatched(plan: JoinPlan) -> str:
         return "are not emitted"
     if plan.table_side is not None:
         missing = "no version of its key is valid" if plan.is_as_of else "its key has no row"
-        when = "then, too" if plan.is_final else "at once"
+        when = "at once"
+        if plan.stream_waits:
+            when = "then, too" if plan.is_final else waited(plan)
         return f"{sides[0]} {when}, if {missing} in the table"
     times = " and ".join(f"{side} {_emitted_after(plan, side)}" for side in sides)
     waiting = [side for side in SIDES if plan.side(side).idle_after is None]

@@ -1,6 +1,7 @@
 """Parts of `streamjoin plan` about a side that is a table."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 from job.plan.capacity import Load
 from job.plan.explain_load import rounded, size
@@ -22,9 +23,14 @@ def matches_text(plan: JoinPlan) -> str:
 
 def emitted_when(plan: JoinPlan) -> str:
     """When a row of the stream has its result."""
+    if plan.is_final:
+        return waited(plan)
+    return "as soon as both rows are read" if plan.stream_waits else "as soon as it is read"
+
+
+def waited(plan: JoinPlan) -> str:
+    """When a row of the stream that waits has waited."""
     waits = plan.side(plan.streams[0]).retention
-    if waits is None:
-        return "as soon as it is read"
     by = f" by {duration_text(waits)}" if waits else ""
     return f"once the watermark has passed it{by}"
 
@@ -38,9 +44,13 @@ def emission_lines(plan: JoinPlan, table: Side) -> Iterator[tuple[str, str]]:
         missing = (
             "no version of its key is valid" if plan.is_as_of else "its key has no row in the table"
         )
-        when = "then, too" if plan.is_final else "at once"
-        yield f"unmatched {stream}", f"{when}: {missing}, or the condition is"
-        yield "", "not met"
+        if plan.stream_waits and not plan.is_final:
+            yield f"unmatched {stream}", f"{waited(plan)}: {missing};"
+            yield "", "at once: the condition is not met"
+        else:
+            when = "then, too" if plan.is_final else "at once"
+            yield f"unmatched {stream}", f"{when}: {missing}, or the condition is"
+            yield "", "not met"
     change = "is a version of its key" if plan.is_as_of else "changes the row of its key"
     yield "table", f"a record of the {table} side has no result: it {change}"
 
@@ -65,7 +75,7 @@ def loading_lines(plan: JoinPlan, table: Side) -> Iterator[tuple[str, str]]:
     if plan.real_time is not None:
         yield "", "In real time both topics are read at the same time: a record of the"
         yield "", "table is applied some milliseconds after it was written"
-    if plan.is_final:
+    if plan.stream_waits:
         yield "repetition", "after a failure the results are the same"
         return
     yield "repetition", "after a failure of a batch the results are the same. With engine real_time"
@@ -117,6 +127,10 @@ def retention_text(plan: JoinPlan, table: Side, side: Side) -> str:
         return "the newest row of each key is kept until a record deletes it"
     if plan.is_final:
         return f"a row waits for its version, and is emitted {emitted_when(plan)}"
+    if plan.stream_waits:
+        waited = duration_text(plan.side(side).retention or timedelta())
+        what = "version that is valid" if plan.is_as_of else "row in the table"
+        return f"a row without a {what} waits until the watermark has passed it by {waited}"
     return "not stored: a row is joined when it is read"
 
 
@@ -127,7 +141,7 @@ def state_text(plan: JoinPlan, table: Side, load: Load | None) -> str:
             f"for each key of the {table} side the version that is valid at the watermark, and all "
             "later ones"
         )
-    if plan.is_final:
+    if plan.stream_waits:
         kept = f"{kept}, and the {plan.streams[0]} rows that wait"
     if load is None or load.rows is None or load.state_bytes is None:
         return f"{kept}; set {table}.table.expected_keys and expected_rate for an estimate"

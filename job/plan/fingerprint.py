@@ -65,12 +65,11 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
             _topic_field(side.side): side.topic,
             f"{side.side}.key": ", ".join(part.canonical for part in side.key),
         }
-        has_event_times = plan.table_side is None or plan.is_as_of
-        if has_event_times or side.event_time_text != KAFKA_TIMESTAMP:
+        if plan.uses_event_times or side.event_time_text != KAFKA_TIMESTAMP:
             settings[f"{side.side}.event_time"] = side.event_time_definition
-        if has_event_times:
+        if plan.uses_event_times:
             settings[f"{side.side}.watermark_delay"] = duration_text(side.watermark_delay)
-        if plan.is_final or plan.table_side in {None, side.side}:
+        if plan.stream_waits or plan.table_side in {None, side.side}:
             settings[f"{side.side}.state_columns"] = columns
         settings |= {f"{side.side}.{name}": text for name, text in _values(side).items()}
         if side.table is not None:

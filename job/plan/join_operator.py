@@ -49,6 +49,15 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
         chosen, remedy = "join.pick", "remove it"
     if spec.engine is Engine.REAL_TIME:
         chosen, remedy = "engine real_time", "use engine micro_batch"
+        for side, written in zip(SIDES, (spec.left, spec.right), strict=True):
+            if written.table is not None and written.table.wait is not None:
+                yield Problem(
+                    f"{side}.table.wait",
+                    duration_text(written.table.wait),
+                    "is not supported with engine real_time: an interval that is repeated could "
+                    "find a row of the table too late, and emit a second result. Use engine "
+                    "micro_batch, or remove it",
+                )
     for side, written in zip(SIDES, (spec.left, spec.right), strict=True):
         if written.deduplicate is not None:
             yield Problem(
@@ -71,7 +80,7 @@ def state_format(plan: JoinPlan) -> str:
     if plan.table_side is None:
         return slots
     table = f"table in {TABLE_SLOTS} slots"
-    return table if not plan.is_final else f"{table}, {slots}"
+    return table if not plan.stream_waits else f"{table}, {slots}"
 
 
 def slot_length(plan: JoinPlan) -> timedelta:
@@ -86,6 +95,8 @@ def slot_length(plan: JoinPlan) -> timedelta:
         assert before is not None, "the state is bounded"
         assert after is not None, "the state is bounded"
         wanted = (before + after) // _SLOTS_OF_A_WINDOW
+    elif plan.table is not None and plan.table.wait is not None:
+        wanted = plan.table.wait // _SLOTS_OF_A_WINDOW
     stored = wanted * _SLOTS_OF_A_WINDOW + max(plan.side(side).watermark_delay for side in SIDES)
     length = min(max(wanted, stored // _SLOTS_MAX, _SLOT_MIN), _SLOT_MAX)
     return length - length % timedelta(milliseconds=1)

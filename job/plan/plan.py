@@ -129,8 +129,19 @@ class JoinPlan:
 
     @property
     def is_final(self) -> bool:
-        """Whether a row of the stream waits for its version of the table."""
+        """Whether each row of the stream waits for its version of the table."""
         return self.table is not None and self.table.is_final
+
+    @property
+    def stream_waits(self) -> bool:
+        """Whether rows of the stream are in state: all of them, or those without a row of the
+        table."""
+        return self.is_final or (self.table is not None and self.table.wait is not None)
+
+    @property
+    def uses_event_times(self) -> bool:
+        """Whether a result depends on event times, or waits for a watermark."""
+        return self.table_side is None or self.is_as_of or self.stream_waits
 
     @property
     def streams(self) -> tuple[Side, ...]:
@@ -331,8 +342,8 @@ class JoinPlan:
         partitions = {"spark.sql.shuffle.partitions": str(self.state_partitions)}
         files = tuning.CHECKPOINT_CONF.get(urlsplit(self.checkpoint).scheme or "file", {})
         engine = {} if self.real_time is None else real_time.CONF
-        joins_at_once = self.table_side is not None and not self.is_final
-        table = tuning.TABLE_CONF if joins_at_once else {}
+        is_stateless = self.table_side is not None and not self.stream_waits
+        table = tuning.TABLE_CONF if is_stateless else {}
         conf = {**tuning.CONF, **tuning.FROZEN_CONF, **files, **engine, **table, **partitions}
         return {**conf, **with_login(conf, self.security)}
 

@@ -32,7 +32,7 @@ def _retention(spec: JoinSpec, side: Side, event_time_in_key: bool) -> timedelta
     t + before. See semantics/watermark_predicates.py for Spark's own rule.
     """
     if has_table(spec):
-        return _until_final(spec, side)
+        return _until_joined(spec, side)
     if spec.join.match_window is not None:
         window = spec.join.match_window
         if side == "right" and spec.join.pick is not None:
@@ -43,13 +43,14 @@ def _retention(spec: JoinSpec, side: Side, event_time_in_key: bool) -> timedelta
     return timedelta(0) if event_time_in_key else None
 
 
-def _until_final(spec: JoinSpec, side: Side) -> timedelta | None:
+def _until_joined(spec: JoinSpec, side: Side) -> timedelta | None:
     """How long after its event time a row of a stream is needed: until no version of the table
-    that is valid then is to be expected. None: the side is the table, or its rows do not wait."""
+    that is valid then is to be expected, or until it has waited. None: the side is the table, or
+    its rows do not wait."""
     sides = {"left": spec.left, "right": spec.right}
     stream, table = sides[side], sides[OTHER_SIDE[side]]
     if table.table is None or not table.table.final:
-        return None
+        return None if table.table is None else table.table.wait
     return max(table.watermark_delay - stream.watermark_delay, timedelta())
 
 

@@ -48,6 +48,8 @@ class TablePlan:
     """How long a version is valid at most. None: until the next version of its key."""
     is_final: bool = False
     """Whether a row of the stream waits for its version."""
+    wait: timedelta | None = None
+    """How long a row of the stream waits for a row of its key. None: it does not wait."""
 
     @property
     def is_as_of(self) -> bool:
@@ -68,6 +70,8 @@ class TablePlan:
             parts.append(f"retention {duration_text(self.retention)}")
         if self.is_final:
             parts.append("final")
+        if self.wait is not None:
+            parts.append(f"wait {duration_text(self.wait)}")
         if self.delete is not None:
             parts.append(f"delete {self.delete.canonical}")
         return ", ".join(parts)

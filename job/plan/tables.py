@@ -28,4 +28,5 @@ def table_plan(problems: Problems, written: SideSpec, side: Side, scope: Scope) 
         before_first=written.table.before_first or BeforeFirst.NONE,
         retention=written.table.retention,
         is_final=written.table.final,
+        wait=written.table.wait,
     )

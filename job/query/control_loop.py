@@ -74,7 +74,7 @@ def first_state(
         phase,
         replay,
         {side: plan.side(side).partitions for side in SIDES},
-        plan.table_side if plan.is_final else None,
+        plan.table_side if plan.stream_waits else None,
     )
     loading = None if plan.table_side is None else Loading(plan.table_side)
     state = State(run, checkpoint.partitions, time.monotonic(), pacing=pacing, loading=loading)

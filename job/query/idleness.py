@@ -139,13 +139,13 @@ class RunIdleness:
 
     def __init__(self, plan: JoinPlan, now: datetime) -> None:
         self._offsets: Mapping[Side, Mapping[int, int]] | None = None
-        self._is_final = plan.is_final
+        self._stream_waits = plan.stream_waits
         self._sides = {side: _side_time(plan.side(side), now) for side in plan.streams}
 
     def update(self, stats: QueryStats, topics: Topics, now: datetime) -> Mapping[Side, SideTime]:
         # In this order a batch that ends in between makes a side less idle, not more.
         all_read = {side: topics.all_read_before(side) for side in SIDES}
-        if self._is_final:  # rows of the stream wait for versions of the table
+        if self._stream_waits:  # rows of the stream wait for versions of the table
             all_read = dict.fromkeys(SIDES, _earlier(*all_read.values()))
         offsets = stats.offsets
         partitions = stats.partitions

@@ -14,6 +14,7 @@ from job.semantics.operator import JoinOperatorPlan, OperatorOutput, StreamingSy
 from job.semantics.pick import PickJoin, PickPlan
 from job.semantics.rows import SIDES, Row, Side
 from job.semantics.table_join import TableJoin, TableJoinPlan
+from job.semantics.waiting_join import WaitingTableJoin
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,8 @@ def _operator(
     match plan:
         case TableJoinPlan():
             is_final = plan.as_of is not None and plan.as_of.final_after_ms is not None
+            if plan.waits_ms is not None:
+                return WaitingTableJoin(plan, observer)
             return (FinalTableJoin if is_final else TableJoin)(plan, observer)
         case PickPlan():
             return PickJoin(plan, observer)

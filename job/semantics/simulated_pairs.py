@@ -16,7 +16,7 @@ class PairCondition:
         self._stores = (sides[0].store, sides[1].store)
         self._earliest_us, self._latest_us = bounds_us(plan.match_window)
         # A row that waits for its result needs the value of a pair when it expires.
-        self._keeps = plan.pick is not None or plan.is_final
+        self._keeps = plan.pick is not None or plan.stream_waits
         self._met: dict[tuple[int, int], bool] = {}
         condition = plan.pair_condition
         self._program = (

@@ -118,6 +118,7 @@ class _Planner:
                 *(self._join_type, table, inputs["left"], inputs["right"]),
                 *(pairs.is_met, _place_of, _deletes),
                 as_of=self._as_of(table),
+                waits_ms=self._waits_ms(table),
                 processor=processor or "batch",
             )
         if pick is not None:
@@ -131,13 +132,22 @@ class _Planner:
             )
         return self._of_streams(inputs, pairs, processor)
 
+    def _waits_ms(self, table: Side) -> int | None:
+        is_over = not self._plan.stream_waits or self._plan.is_final
+        retention = self._plan.side(OTHER_SIDE[table]).retention
+        return None if is_over or retention is None else milliseconds(retention)
+
     def _as_of(self, side: Side) -> AsOf | None:
         table, stream = self._plan.table, self._plan.side(OTHER_SIDE[side])
         if table is None or not table.is_as_of:
             return None
         delay, retention, wait = (
             None if time is None else milliseconds(time)
-            for time in (self._plan.side(side).watermark_delay, table.retention, stream.retention)
+            for time in (
+                self._plan.side(side).watermark_delay,
+                table.retention,
+                stream.retention if table.is_final else None,
+            )
         )
         return AsOf(
             (delay or 0) * MICROS_PER_MS,

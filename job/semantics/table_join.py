@@ -60,6 +60,9 @@ class TableJoinPlan:
     """Whether a record of the table removes the row of its key."""
     as_of: AsOf | None = None
     """None: the newest row of each key."""
+    waits_ms: int | None = None
+    """How long after the watermark has passed it a row of the stream waits for a row of the table
+    (waiting_join.py). None: it does not wait."""
     processor: Processor = "batch"
 
     def of(self, side: Side) -> SideInput:

@@ -46,6 +46,10 @@ class TableSpec(Frozen):
     """With `as_of`: whether a row of the stream waits until the watermark has passed it by the
     longer `watermark_delay` of both sides. Its version then does not depend on the order in which
     the topics are read."""
+    wait: PositiveDuration | None = None
+    """How long a row of the stream waits for a row of its key, or with `as_of` for a version that
+    is valid at its event time, if there is none: until the watermark has passed it by this time.
+    Omitted: it does not wait. Only with engine micro_batch."""
     delete: Expression | None = None
     """Condition on the records that delete their key, e.g. `op = 'd'`. A record without a value (a
     tombstone) and a record on which `filter` is false delete it, too."""
@@ -60,6 +64,11 @@ class TableSpec(Frozen):
                     f"has version latest and {name}, which only as_of uses: write "
                     f"`version: as_of`, or remove {name}"
                 )
+        if self.final and self.wait is not None:
+            yield (
+                "has final and wait, which contradict each other: with final each row waits until "
+                "no version of its time is to be expected. Remove one of both"
+            )
         if self.final and self.before_first is BeforeFirst.FIRST:
             yield (
                 "has final and before_first first, which contradict each other: which version of a "

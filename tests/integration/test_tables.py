@@ -367,6 +367,25 @@ def test_order_gets_the_version_of_its_time(
     assert [1] == prices.late_orders()
 
 
+def test_order_waits_for_a_version_that_is_read_later(
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
+) -> None:
+    prices = Prices(kafka, "micro_batch", tmp_path, "waiting", "{{version: as_of, wait: 2 hours}}")
+    prices.order(-1, 1)
+    with Job(prices.spec, tmp_path, jvm) as job:
+        job.wait_for(lambda each: each.totals.left.records == 2, "the orders are read")
+        prices.version(0, "gold")
+        assert {1: "gold"} == prices.tiers(1)
+
+        assert 0 == job.terminate()
+        job.start()
+        prices.order(5)
+        assert {1: "gold", 5: "gold", -1: None} == prices.tiers(3)
+        job.wait_for(
+            lambda each: each.totals.table == TableCounts(rows_before_first=1), "the row is counted"
+        )
+
+
 def test_order_waits_for_the_version_of_its_time(
     engine: str, kafka: EmbeddedKafka, tmp_path: Path, shared: SharedJvm
 ) -> None:

@@ -152,6 +152,11 @@ _TABLES += [{"version": "as_of", "before_first": "first", "delete": "s = 'x'"}]
 _TABLES += [{"version": "as_of", "before_first": "none", "retention": "5 seconds"}]
 _TABLES += [{"version": "as_of", "final": True}, {"version": "as_of", "final": True}]
 _TABLES += [{"version": "as_of", "final": True, "retention": "5 seconds", "delete": "v = 0"}]
+WAITS: list[dict[str, str]] = [{"version": "latest", "wait": "5 seconds"}]
+WAITS += [{"version": "latest", "wait": "20 seconds", "delete": "v = 0"}]
+WAITS += [{"version": "as_of", "wait": "5 seconds", "delete": "v = 0"}]
+_TABLES += [*WAITS, *WAITS]
+"""Rows of the stream wait, which only micro-batches can."""
 _LATEST = ["latest", *_TABLES[:2]]
 
 

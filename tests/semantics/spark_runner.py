@@ -88,7 +88,7 @@ class Run:
 
         name = f"{_STREAMING}noDataMicroBatches.enabled"
         # The job runs none in a join in which no result waits (tuning.TABLE_CONF).
-        waits = self._plan.table_side is None or self._plan.is_final
+        waits = self._plan.table_side is None or self._plan.stream_waits
         runs = phase.runs_batches_without_data and waits
         with conf(self._spark, {name: str(runs).lower()}):
             query = self._start(on_batch)

@@ -120,12 +120,33 @@ FINAL = (
 """A join in which rows wait for versions that come late."""
 
 
+WAIT = (
+    Data([priced(10), priced(10, key=2), priced(10, key=3)], [price(0, 3, key=3)]),
+    Data([priced(11, key=4)], [price(12, 1)]),
+    Restart(),
+    # The row of key 1 has its result: the next record gives it no other one.
+    Data([priced(12, key=2)], [price(13, 5), price(14, 4, key=4), price(14, None, key=4)]),
+    Data([priced(20)]),
+    # The watermark is 18: the rows of key 2 have waited for 5 seconds.
+    Data([priced(21), priced(9, key=5)], [price(21, 2, key=2)]),
+    Restart(),
+    Data([priced(22, key=6), priced(23, key=7)]),
+    Data([priced(24)], [price(24, 7, key=7)]),
+    Data([priced(60)]),
+    Data([priced(61)]),
+    Data([priced(30, key=8)]),
+)
+"""A join in which rows wait for a row of the table."""
+
+
 _VERSIONS = {"schema": "v INT, t TIMESTAMP", "event_time": "t", "watermark_delay": "30 seconds"}
 
 
 def _table(steps: Sequence[Step]) -> dict[str, Any]:
     if steps is FINAL:
         return {**_VERSIONS, "table": {"version": "as_of", "final": True}}
+    if steps is WAIT:
+        return {"schema": "v INT", "table": {"version": "latest", "wait": "5 seconds"}}
     if steps is AS_OF:
         return {**_VERSIONS, "table": "as_of"}
     return {"schema": "v INT", "table": "latest"}
@@ -210,18 +231,34 @@ PLANTED: Mapping[str, Planted] = {
         ".thenComparingLong(row -> -row.position)", steps=AS_OF,
     ),
     "late_row_is_joined": Planted(
-        "TableJoin.java", "rules.table.isAsOf && input.isLate(watermark)", "false", steps=AS_OF
+        "TableJoin.java", "rules.table.isAsOf && input.isLate(lateWatermark)", "false", steps=AS_OF
     ),
     "version_that_a_row_waits_for_is_removed": Planted(
         "TableRules.java", "Math.max(watermark, wait) - wait", "Math.max(watermark, 0)",
         steps=FINAL,
     ),
     "versions_of_a_waiting_row_are_not_in_order": Planted(
-        "TableVersions.java", "at(kept(of(key, hash)), left", "at(of(key, hash), left", steps=FINAL
+        "TableVersions.java", "table.isAsOf ? kept(versions) : versions, left", "versions, left",
+        steps=FINAL,
     ),
     "late_version_is_valid_too_late": Planted(
         "TableRules.java", "version.eventTime, until, ", "version.eventTime, until + 9_000, ",
         steps=FINAL,
+    ),
+    "row_does_not_wait": Planted(
+        "TableJoin.java", "row.expiresAt > eviction.watermark()", "false", steps=WAIT
+    ),
+    "row_waits_too_long": Planted(
+        "TableJoin.java", "row.expiresAt > eviction.watermark()", "true", steps=WAIT
+    ),
+    "rows_that_wait_are_not_joined": Planted(
+        "TableJoin.java", "joinWaiting(output);", "", steps=WAIT
+    ),
+    "row_that_waited_has_two_results": Planted(
+        "TableJoin.java", "rows.setMatched(n);", "", steps=WAIT
+    ),
+    "row_in_the_store_has_two_results": Planted(
+        "TableJoin.java", "state.markMatched(slot, key, row);", "", HEAPS[3], WAIT
     ),
     "version_is_not_added_in_the_store": Planted(
         "SlotRows.java", "store.append(key(key, keyWidth), row(row));", "", HEAPS[1], AS_OF
@@ -239,7 +276,7 @@ def planted() -> None:
 def test_without_a_planted_bug_the_scenario_agrees(
     spark: SparkSession, heap: Heap, processor: Processor
 ) -> None:
-    for steps, results in ((STEPS, len(_KEYS)), (AS_OF, 9), (FINAL, 9)):
+    for steps, results in ((STEPS, len(_KEYS)), (AS_OF, 9), (FINAL, 9), (WAIT, 9)):
         batches = differential.check(spark, case(steps), processor=processor, heap=heap)
 
         assert sum(batch.output.total() for batch in batches) > results

@@ -58,6 +58,18 @@ def test_table_is_neither_added_nor_removed(old: dict[str, Any], new: dict[str, 
     assert "right.table" in refusals(old, new)
 
 
+WAITING = {**ENRICHED, "right": {**USERS, "table": {"version": "latest", "wait": "1 minute"}}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(WAITING, WAITING), (ENRICHED, WAITING), (WAITING, ENRICHED)]
+)
+def test_join_whose_rows_wait_for_a_table_is_not_changed(
+    old: dict[str, Any], new: dict[str, Any]
+) -> None:
+    assert "right.table.wait" in refusals(old, new)
+
+
 def test_table_is_read_again_whatever_changes() -> None:
     again = "The right side, a table, is read again from its beginning."
 

@@ -63,5 +63,6 @@ def test_self_join_several_topics_and_foreign_key_join_are_among_them() -> None:
         ("orders", "prices"),
         ("orders", "prices"),
         ("orders", "customers"),
+        ("orders", "customers"),
     ]
     assert expected == topics

@@ -244,6 +244,18 @@ def test_late_version_is_valid_for_rows_without_a_result():
     assert [["late"]] == [[d.reason for d in each.drops] for each in batches if each.drops]
 
 
+def test_row_waits_for_a_row_of_the_table():
+    """The delay of the stream is 10 s. Rows wait for 20 s, until the watermark is 35.001 s."""
+    made = tables(right={"table": {"version": "latest", "wait": "20 seconds"}})
+    stream = batched([row(1, 15), row(2, 15), row(1, 30), row(9, 60), row(9, 60)], (0, 0, 1, 2, 3))
+    rows = [record(1, 10, batch=1), record(1, 11, batch=2), record(2, 20, batch=4)]
+    batches = run(made, stream, rows)
+
+    found = [[(each["k"], each["rv"]) for each in batch] for batch in values(batches)]
+    assert [[], [(1, 10), (1, 10)], []] == found[:3]
+    assert [(2, None)] == found[3]
+
+
 def batched(lines, numbers):
     return [
         json.dumps({"value": json.loads(line), "batch": n})

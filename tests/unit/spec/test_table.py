@@ -190,6 +190,31 @@ def test_row_waits_until_the_longer_delay_is_over(delay: str, wait: str) -> None
     assert state_format(made).startswith("table in 256 slots, slots of ")
 
 
+def test_row_that_finds_none_waits() -> None:
+    made = enriched(table={"version": "latest", "wait": "30 seconds"})
+
+    assert made.stream_waits
+    assert not made.is_final
+    assert made.left.retention is not None
+    assert "30 seconds" == duration_text(made.left.retention)
+    assert "table in 256 slots, slots of 7 seconds 500 milliseconds" == state_format(made)
+    assert made.right.table is not None
+    assert "latest, wait 30 seconds" == made.right.table.frozen
+
+
+def test_row_waits_in_micro_batches_only() -> None:
+    table = {"version": "latest", "wait": "30 seconds"}
+    (message,) = refused(right={**TABLE, "table": table}, engine="real_time").values()
+
+    assert "is not supported with engine real_time" in message
+
+
+def test_final_row_does_not_wait_for_another_time() -> None:
+    (message,) = refused(right=as_of(final=True, wait="1 minute")).values()
+
+    assert "has final and wait, which contradict each other" in message
+
+
 def test_checkpoint_freezes_the_settings_of_versions() -> None:
     made = plan(
         join={"type": "inner"},
