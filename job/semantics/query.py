@@ -13,7 +13,7 @@ from job.semantics.final_join import FinalTableJoin
 from job.semantics.operator import JoinOperatorPlan, OperatorOutput, StreamingSymmetricHashJoin
 from job.semantics.pick import PickJoin, PickPlan
 from job.semantics.rows import SIDES, Row, Side
-from job.semantics.table_join import TableJoin, TableJoinPlan
+from job.semantics.table_join import AsOf, TableJoin, TableJoinPlan
 from job.semantics.waiting_join import WaitingTableJoin
 
 
@@ -108,11 +108,12 @@ def _operator(
     plan: JoinOperatorPlan | TableJoinPlan | PickPlan, observer: Observer
 ) -> StreamingSymmetricHashJoin | TableJoin | PickJoin:
     match plan:
+        case TableJoinPlan(waits_ms=int(waits_ms)):
+            return WaitingTableJoin(plan, waits_ms, observer)
+        case TableJoinPlan(as_of=AsOf(final_after_ms=int(final_after_ms)) as as_of):
+            return FinalTableJoin(plan, as_of, final_after_ms, observer)
         case TableJoinPlan():
-            is_final = plan.as_of is not None and plan.as_of.final_after_ms is not None
-            if plan.waits_ms is not None:
-                return WaitingTableJoin(plan, observer)
-            return (FinalTableJoin if is_final else TableJoin)(plan, observer)
+            return TableJoin(plan, observer)
         case PickPlan():
             return PickJoin(plan, observer)
         case _:
