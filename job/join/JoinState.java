@@ -211,7 +211,6 @@ final class JoinState {
   }
 
   private void sweep(Slot slot, UnaryOperator<List<StoredRow>> kept) {
-    int width = rules.keySchema.length();
     List<UnsafeRow> keys = new ArrayList<>();
     List<List<StoredRow>> lists = new ArrayList<>();
     SlotStore.ListReader collect =
@@ -225,9 +224,7 @@ final class JoinState {
     if (slot.rows == null) {
       store(slot).readLists(slot.number, null, collect);
     } else {
-      for (int key = 0; key < slot.rows.keys(); key++) {
-        collect.read(slot.rows.key(key, width), slot.rows.rowsOf(key));
-      }
+      slot.rows.readLists(rules.keySchema.length(), collect);
     }
     for (int i = 0; i < keys.size(); i++) {
       UnsafeRow key = keys.get(i).copy(); // It may be in the array of a row that leaves.

@@ -2,65 +2,60 @@ package streamjoin;
 
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.BitSet;
 import java.util.List;
 import java.util.function.LongPredicate;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
-import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.array.ByteArrayMethods;
 import org.apache.spark.unsafe.hash.Murmur3_x86_32;
 
 /**
- * The rows of one side in one slot, in a few large arrays.
+ * The rows of one side in one slot.
  *
  * <pre>
- *   table: hash of a key  ->  key 0        row 0     row 2
- *                             key 1        row 1                 (the rows of a key are chained)
- *   bytes of keys and rows, one after the other
+ *   table: hash of a key  ->  key:  hash, first row, last row, columns
+ *                             row:  key, next row, times, position, columns
+ *   pages: the keys and the rows as they were added
  * </pre>
  *
  * <p>Rows are only appended. The garbage collector sees some arrays for each slot, not some objects
- * for each row, and frees them all when the slot expires.
+ * for each row, and frees them all when the slot expires. A probe reads few lines of memory, because
+ * all of a key, and all of a row, is in one place.
  */
 final class SlotRows {
-  static final int NONE = -1;
+  static final int NONE = Pages.NONE;
 
-  private static final int FIRST_PAGE = 1 << 9;
-  private static final int LARGEST_PAGE = 1 << 18;
   private static final int FEW = 8;
   private static final byte MATCHED = 1;
   private static final byte REMOVED = 2;
+
+  /** Of a row; of a key its complement, which is negative. */
+  private static final int SIZE = 0;
+
+  private static final int KEY_HASH = 4;
+  private static final int KEY_FIRST = 8;
+  private static final int KEY_LAST = 12;
+  private static final int KEY_COLUMNS = 16;
+
+  private static final int ROW_KEY = 4;
+  private static final int ROW_NEXT = 8;
+  private static final int ROW_FLAGS = 12;
+  private static final int ROW_POSITION = 16;
+  private static final int ROW_EVENT_TIME = 24;
+  private static final int ROW_EXPIRES_AT = 32;
+  private static final int ROW_COLUMNS = 40;
 
   /** Not that of Spark's shuffle: the keys of a state partition have much of that hash in common. */
   private static final int SEED = 0x9747b28c;
 
   private final int width;
 
-  private byte[][] pages = {new byte[FIRST_PAGE]};
-  private int usedPages = 1;
-  private int usedBytes;
-  private long bytes = FIRST_PAGE;
-
+  private final Pages pages = new Pages();
   private int[] table = filled(2 * FEW);
   private int keys;
-  private long[] keyAddress = new long[FEW];
-  private int[] keySize = new int[FEW];
-  private int[] keyHash = new int[FEW];
-  private int[] firstRow = new int[FEW];
-  private int[] lastRow = new int[FEW];
-
   private int rows;
   private int removed;
-  private long[] address = new long[FEW];
-  private int[] size = new int[FEW];
-  private long[] eventTime = new long[FEW];
-  private long[] expiresAt = new long[FEW];
-  private long[] position = new long[FEW];
-  private int[] next = new int[FEW];
-  private int[] keyOf = new int[FEW];
-  private byte[] flags = new byte[FEW];
 
-  /** The rows before this one are in the store. */
+  /** The rows before this place are in the store. */
   private int written;
 
   /** Rows in the store that have matched or were removed, without a mark there. */
@@ -98,81 +93,87 @@ final class SlotRows {
   }
 
   long bytes() {
-    long perKey = 8 + 4 * 4;
-    long perRow = 8 * 4 + 4 * 3 + 1;
-    return bytes + 4L * (table.length + order.length + toMark.length) + perKey * keySize.length + perRow * size.length;
+    return pages.bytes() + 4L * (table.length + order.length + toMark.length);
   }
 
   /** The first row of a key, or NONE. `hash`: that of the key. */
   int first(UnsafeRow key, int hash) {
     int found = find(key, hash);
-    return found == NONE ? NONE : present(firstRow[found]);
+    return found == NONE ? NONE : present(getInt(found, KEY_FIRST));
   }
 
   /** The next row of the same key, or NONE. */
   int next(int row) {
-    return present(next[row]);
+    return present(getInt(row, ROW_NEXT));
   }
 
   /** The row, or the next one of the same key if it was removed. */
   private int present(int row) {
     int found = row;
-    while (found != NONE && (flags[found] & REMOVED) != 0) {
-      found = next[found];
+    while (found != NONE && isRemoved(found)) {
+      found = getInt(found, ROW_NEXT);
     }
     return found;
   }
 
   long eventTime(int row) {
-    return eventTime[row];
+    return pages.getLong(row, ROW_EVENT_TIME);
   }
 
   long position(int row) {
-    return position[row];
+    return pages.getLong(row, ROW_POSITION);
   }
 
   boolean isMatched(int row) {
-    return (flags[row] & MATCHED) != 0;
+    return (getInt(row, ROW_FLAGS) & MATCHED) != 0;
+  }
+
+  boolean isRemoved(int row) {
+    return (getInt(row, ROW_FLAGS) & REMOVED) != 0;
   }
 
   /** The columns of a row. They stay valid. */
   UnsafeRow columns(int row) {
-    return at(address[row], size[row], width);
+    return pages.columns(row, ROW_COLUMNS, getInt(row, SIZE), width);
   }
 
   StoredRow row(int row) {
     return new StoredRow(
-        eventTime[row], expiresAt[row], position[row], isMatched(row), columns(row));
+        eventTime(row), expiresAt(row), position(row), isMatched(row), columns(row));
+  }
+
+  private long expiresAt(int row) {
+    return pages.getLong(row, ROW_EXPIRES_AT);
   }
 
   /** The key of a row, with `width` columns. */
   UnsafeRow keyOf(int row, int width) {
-    return key(keyOf[row], width);
+    return key(getInt(row, ROW_KEY), width);
   }
 
-  void add(UnsafeRow key, int hash, StoredRow row) {
+  private UnsafeRow key(int key, int width) {
+    return pages.columns(key, KEY_COLUMNS, ~getInt(key, SIZE), width);
+  }
+
+  void add(UnsafeRow key, int hash, StoredRow added) {
     int of = find(key, hash);
-    if (rows == size.length) {
-      growRows();
-    }
     if (of == NONE) {
       of = addKey(key, hash);
-      firstRow[of] = rows;
-    } else if (firstRow[of] == NONE) {
-      firstRow[of] = rows;
-    } else {
-      next[lastRow[of]] = rows;
     }
-    lastRow[of] = rows;
-    UnsafeRow columns = (UnsafeRow) row.row;
-    address[rows] = append(columns);
-    size[rows] = columns.getSizeInBytes();
-    eventTime[rows] = row.eventTime;
-    expiresAt[rows] = row.expiresAt;
-    position[rows] = row.position;
-    next[rows] = NONE;
-    keyOf[rows] = of;
-    flags[rows] = row.matched ? MATCHED : 0;
+    int row = pages.append(ROW_COLUMNS, (UnsafeRow) added.row);
+    putInt(row, SIZE, ((UnsafeRow) added.row).getSizeInBytes());
+    putInt(row, ROW_KEY, of);
+    putInt(row, ROW_NEXT, NONE);
+    putInt(row, ROW_FLAGS, added.matched ? MATCHED : 0);
+    pages.putLong(row, ROW_POSITION, added.position);
+    pages.putLong(row, ROW_EVENT_TIME, added.eventTime);
+    pages.putLong(row, ROW_EXPIRES_AT, added.expiresAt);
+    if (getInt(of, KEY_FIRST) == NONE) {
+      putInt(of, KEY_FIRST, row);
+    } else {
+      putInt(getInt(of, KEY_LAST), ROW_NEXT, row);
+    }
+    putInt(of, KEY_LAST, row);
     rows++;
   }
 
@@ -180,29 +181,24 @@ final class SlotRows {
   void replace(UnsafeRow key, int hash, List<StoredRow> replacing) {
     int of = find(key, hash);
     if (of != NONE) {
-      for (int row = firstRow[of]; row != NONE; row = next[row]) {
+      for (int row = getInt(of, KEY_FIRST); row != NONE; row = getInt(row, ROW_NEXT)) {
         mark(row, REMOVED);
         removed++;
       }
-      firstRow[of] = NONE;
+      putInt(of, KEY_FIRST, NONE);
     }
     for (StoredRow row : replacing) {
       add(key, hash, row);
     }
   }
 
-  int keys() {
-    return keys;
-  }
-
-  /** A key by its number, with `width` columns. */
-  UnsafeRow key(int number, int width) {
-    return at(keyAddress[number], keySize[number], width);
-  }
-
-  /** The rows of a key by its number, in a new list. */
-  List<StoredRow> rowsOf(int number) {
-    return rowsFrom(firstRow[number]);
+  /** Calls `use` with each key, with `width` columns, and its rows. */
+  void readLists(int width, SlotStore.ListReader use) {
+    for (int key : table) {
+      if (key != NONE && !use.read(key(key, width), rowsFrom(getInt(key, KEY_FIRST)))) {
+        return;
+      }
+    }
   }
 
   /** The rows of a key, in a new list. */
@@ -224,10 +220,10 @@ final class SlotRows {
   }
 
   /** Removes the rows at these positions. Returns how many. */
-  int remove(LongPredicate isRemoved) {
+  int remove(LongPredicate isDelivered) {
     int before = removed;
-    for (int row = 0; row < rows; row++) {
-      if ((flags[row] & REMOVED) == 0 && isRemoved.test(position[row])) {
+    for (int row = rowFrom(0); row != NONE; row = rowAfter(row)) {
+      if (!isRemoved(row) && isDelivered.test(position(row))) {
         mark(row, REMOVED);
         removed++;
       }
@@ -236,7 +232,7 @@ final class SlotRows {
   }
 
   private void mark(int row, byte flag) {
-    flags[row] |= flag;
+    putInt(row, ROW_FLAGS, getInt(row, ROW_FLAGS) | flag);
     if (row < written) {
       if (marks == toMark.length) {
         toMark = Arrays.copyOf(toMark, Math.max(FEW, 2 * marks));
@@ -246,7 +242,7 @@ final class SlotRows {
   }
 
   boolean isWritten() {
-    return written == rows && marks == 0;
+    return written == pages.end() && marks == 0;
   }
 
   /** Writes what the store does not have. `evictedAt`: without marks of rows that had expired. */
@@ -262,19 +258,23 @@ final class SlotRows {
   /** Writes the rows of the keys that have changed. */
   private void writeTable(SlotStore store) {
     int keyWidth = store.keyWidth();
-    BitSet replaced = new BitSet(keys);
+    int[] replaced = new int[marks];
     for (int i = 0; i < marks; i++) {
-      replaced.set(keyOf[toMark[i]]);
+      replaced[i] = getInt(toMark[i], ROW_KEY);
     }
-    for (int key = replaced.nextSetBit(0); key != NONE; key = replaced.nextSetBit(key + 1)) {
-      store.replace(key(key, keyWidth), rowsOf(key));
+    Arrays.sort(replaced);
+    for (int i = 0; i < marks; i++) {
+      if (i == 0 || replaced[i] != replaced[i - 1]) {
+        List<StoredRow> rows = rowsFrom(getInt(replaced[i], KEY_FIRST));
+        store.replace(key(replaced[i], keyWidth), rows);
+      }
     }
-    for (int row = written; row < rows; row++) {
-      int key = keyOf[row];
-      if ((flags[row] & REMOVED) != 0 || replaced.get(key)) {
+    for (int row = rowFrom(written); row != NONE; row = rowAfter(row)) {
+      int key = getInt(row, ROW_KEY);
+      if (isRemoved(row) || Arrays.binarySearch(replaced, key) >= 0) {
         continue;
       }
-      if (firstRow[key] == row) {
+      if (getInt(key, KEY_FIRST) == row) {
         store.replace(key(key, keyWidth), List.of(row(row))); // The store has no row of the key.
       } else {
         store.append(key(key, keyWidth), row(row));
@@ -284,16 +284,16 @@ final class SlotRows {
 
   private void writeRows(SlotStore store, long evictedAt) {
     int keyWidth = store.keyWidth();
-    for (int row = written; row < rows; row++) {
-      if ((flags[row] & REMOVED) == 0) {
+    for (int row = rowFrom(written); row != NONE; row = rowAfter(row)) {
+      if (!isRemoved(row)) {
         store.append(keyOf(row, keyWidth), row(row));
       }
     }
     for (int i = 0; i < marks; i++) {
       int row = toMark[i];
-      if ((flags[row] & REMOVED) != 0) {
+      if (isRemoved(row)) {
         store.markRemoved(keyOf(row, keyWidth), row(row));
-      } else if (expiresAt[row] > evictedAt) {
+      } else if (expiresAt(row) > evictedAt) {
         store.markMatched(keyOf(row, keyWidth), row(row));
       }
     }
@@ -307,9 +307,10 @@ final class SlotRows {
   /** The same rows without those that were removed. All are written. */
   SlotRows compacted(int keyWidth) {
     SlotRows kept = new SlotRows(width);
-    for (int row = 0; row < rows; row++) {
-      if ((flags[row] & REMOVED) == 0) {
-        kept.add(keyOf(row, keyWidth), keyHash[keyOf[row]], row(row));
+    for (int row = rowFrom(0); row != NONE; row = rowAfter(row)) {
+      if (!isRemoved(row)) {
+        int hash = getInt(getInt(row, ROW_KEY), KEY_HASH);
+        kept.add(keyOf(row, keyWidth), hash, row(row));
       }
     }
     kept.setWritten();
@@ -318,7 +319,7 @@ final class SlotRows {
 
   /** All rows are in the store. */
   void setWritten() {
-    written = rows;
+    written = pages.end();
     marks = 0;
     toMark = new int[0];
   }
@@ -338,12 +339,13 @@ final class SlotRows {
   private int[] byExpiry(long baseMs, long after, long until) {
     long[] sorted = new long[FEW];
     int found = 0;
-    for (int row = 0; row < rows; row++) {
-      if (expiresAt[row] > after && expiresAt[row] <= until) {
+    for (int row = rowFrom(0); row != NONE; row = rowAfter(row)) {
+      long expiresAt = expiresAt(row);
+      if (expiresAt > after && expiresAt <= until) {
         if (found == sorted.length) {
           sorted = Arrays.copyOf(sorted, 2 * found);
         }
-        sorted[found++] = (expiresAt[row] - baseMs) << 31 | row;
+        sorted[found++] = (expiresAt - baseMs) << 31 | row;
       }
     }
     Arrays.sort(sorted, 0, found);
@@ -360,7 +362,7 @@ final class SlotRows {
     int high = order.length;
     while (low < high) {
       int middle = (low + high) >>> 1;
-      if (expiresAt[order[middle]] <= watermark) {
+      if (expiresAt(order[middle]) <= watermark) {
         low = middle + 1;
       } else {
         high = middle;
@@ -369,15 +371,13 @@ final class SlotRows {
     return low;
   }
 
-  boolean isRemoved(int row) {
-    return (flags[row] & REMOVED) != 0;
-  }
-
   /** The keys that may be among the rows. */
   KeyFilter filter() {
     KeyFilter filter = new KeyFilter(keys);
-    for (int key = 0; key < keys; key++) {
-      filter.add(keyHash[key]);
+    for (int key : table) {
+      if (key != NONE) {
+        filter.add(getInt(key, KEY_HASH));
+      }
     }
     return filter;
   }
@@ -386,7 +386,7 @@ final class SlotRows {
     int mask = table.length - 1;
     for (int place = hash & mask; ; place = (place + 1) & mask) {
       int found = table[place];
-      if (found == NONE || (keyHash[found] == hash && isEqual(found, key))) {
+      if (found == NONE || (getInt(found, KEY_HASH) == hash && isEqual(found, key))) {
         return found;
       }
     }
@@ -394,84 +394,69 @@ final class SlotRows {
 
   /** Whether the columns are equal. The slots may differ. */
   private boolean isEqual(int of, UnsafeRow key) {
-    int bytes = keySize[of];
-    if (bytes != key.getSizeInBytes()) {
+    int size = key.getSizeInBytes();
+    if (~getInt(of, SIZE) != size) {
       return false;
     }
-    Object page = pages[(int) (keyAddress[of] >>> 32)];
-    long offset = Platform.BYTE_ARRAY_OFFSET + (int) keyAddress[of];
+    Object page = pages.page(of);
+    long offset = Pages.offset(of) + KEY_COLUMNS;
     Object base = key.getBaseObject();
     long other = key.getBaseOffset();
     int bits = bitBytes(key);
     int rest = bits + Long.BYTES;
     return ByteArrayMethods.arrayEquals(page, offset, base, other, bits)
-        && ByteArrayMethods.arrayEquals(page, offset + rest, base, other + rest, bytes - rest);
+        && ByteArrayMethods.arrayEquals(page, offset + rest, base, other + rest, size - rest);
   }
 
-  private int addKey(UnsafeRow key, int hash) {
-    if (keys == keySize.length) {
-      int more = 2 * keys;
-      keyAddress = Arrays.copyOf(keyAddress, more);
-      keySize = Arrays.copyOf(keySize, more);
-      keyHash = Arrays.copyOf(keyHash, more);
-      firstRow = Arrays.copyOf(firstRow, more);
-      lastRow = Arrays.copyOf(lastRow, more);
-      table = filled(2 * more);
-      for (int each = 0; each < keys; each++) {
-        insert(each);
+  private int addKey(UnsafeRow columns, int hash) {
+    if (2 * keys == table.length) {
+      int[] before = table;
+      table = filled(2 * before.length);
+      for (int each : before) {
+        if (each != NONE) {
+          insert(each);
+        }
       }
     }
-    keyAddress[keys] = append(key);
-    keySize[keys] = key.getSizeInBytes();
-    keyHash[keys] = hash;
-    insert(keys);
-    return keys++;
+    int key = pages.append(KEY_COLUMNS, columns);
+    putInt(key, SIZE, ~columns.getSizeInBytes());
+    putInt(key, KEY_HASH, hash);
+    putInt(key, KEY_FIRST, NONE);
+    putInt(key, KEY_LAST, NONE);
+    insert(key);
+    keys++;
+    return key;
   }
 
   private void insert(int key) {
     int mask = table.length - 1;
-    int place = keyHash[key] & mask;
+    int place = getInt(key, KEY_HASH) & mask;
     while (table[place] != NONE) {
       place = (place + 1) & mask;
     }
     table[place] = key;
   }
 
-  private void growRows() {
-    int more = 2 * rows;
-    address = Arrays.copyOf(address, more);
-    size = Arrays.copyOf(size, more);
-    eventTime = Arrays.copyOf(eventTime, more);
-    expiresAt = Arrays.copyOf(expiresAt, more);
-    position = Arrays.copyOf(position, more);
-    next = Arrays.copyOf(next, more);
-    keyOf = Arrays.copyOf(keyOf, more);
-    flags = Arrays.copyOf(flags, more);
-  }
-
-  /** Copies the bytes of a row. Returns where they are: the page, and the place in it. */
-  private long append(UnsafeRow row) {
-    int length = row.getSizeInBytes();
-    if ((long) usedBytes + length > pages[usedPages - 1].length) {
-      int larger = Math.min(2 * pages[usedPages - 1].length, LARGEST_PAGE);
-      if (usedPages == pages.length) {
-        pages = Arrays.copyOf(pages, 2 * usedPages);
-      }
-      byte[] page = new byte[Math.max(larger, length)];
-      pages[usedPages++] = page;
-      bytes += page.length;
-      usedBytes = 0;
+  /** The first row at a place or after it, or NONE. */
+  private int rowFrom(int place) {
+    int entry = pages.entry(place);
+    while (entry != NONE && getInt(entry, SIZE) < 0) {
+      entry = pages.entry(Pages.after(entry, KEY_COLUMNS + ~getInt(entry, SIZE)));
     }
-    row.writeToMemory(pages[usedPages - 1], Platform.BYTE_ARRAY_OFFSET + usedBytes);
-    long at = (long) (usedPages - 1) << 32 | usedBytes;
-    usedBytes += length;
-    return at;
+    return entry;
   }
 
-  private UnsafeRow at(long address, int size, int width) {
-    UnsafeRow row = new UnsafeRow(width);
-    row.pointTo(pages[(int) (address >>> 32)], Platform.BYTE_ARRAY_OFFSET + (int) address, size);
-    return row;
+  /** The row after a row, or NONE. */
+  private int rowAfter(int row) {
+    return rowFrom(Pages.after(row, ROW_COLUMNS + getInt(row, SIZE)));
+  }
+
+  private int getInt(int place, int field) {
+    return pages.getInt(place, field);
+  }
+
+  private void putInt(int place, int field, int value) {
+    pages.putInt(place, field, value);
   }
 
   private static int[] filled(int length) {

@@ -195,8 +195,10 @@ PLANTED: Mapping[str, Planted] = {
         "TableJoin.java", "position < record.position", "position > record.position"
     ),
     "table_not_written": Planted("JoinProcessor.java", "state.write();", "", HEAPS[1]),
-    "replaced_row_not_written": Planted("SlotRows.java", "return written == rows && marks == 0;",
-        "return written != 0 && marks == 0;", HEAPS[1]),
+    "replaced_row_not_written": Planted(
+        "SlotRows.java", "return written == pages.end() && marks == 0;",
+        "return written != 0 && marks == 0;", HEAPS[1],
+    ),
     "deleted_row_stays_in_the_store": Planted(
         "SlotStore.java", "store.remove(key, name);", "", HEAPS[1]
     ),
