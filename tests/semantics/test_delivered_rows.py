@@ -18,7 +18,7 @@ from tests.semantics.test_table_join import customer, order
 PLANTED = {
     # Each task removes the second left row from the state with which it begins.
     "removing": Plant(
-        "StreamJoin.java",
+        "EvictingJoin.java",
         "state.remove(delivered);",
         'state.remove(new DeliveredRows(java.util.Set.of("left/0/1|"), Long.MAX_VALUE, "left"));',
     ),
@@ -86,7 +86,7 @@ def test_left_row_whose_result_was_delivered_has_no_other_one(
 # The driver offers a watermark once all rows have arrived.
 OFFERED_LAST = {
     "offered_last": Plant(
-        "StreamJoin.java",
+        "EvictingJoin.java",
         "return rules.liveRun == 0 ? LiveWatermark.NONE",
         "return isDataProcessed() ? 4_000_000_000_000L : rules.liveRun == 0 ? LiveWatermark.NONE",
     )

@@ -63,19 +63,19 @@ PLANTED: Mapping[str, Planted] = {
         "StreamJoin.java", "distance <= rules.upper", "distance < rules.upper", "output"
     ),
     "evicted_before_the_watermark": Planted(
-        "StreamJoin.java", "Math.max(previous, watermark));", "Math.max(previous, watermark) + 1);",
-        "output",
+        "EvictingJoin.java", "Math.max(previous, watermark));",
+        "Math.max(previous, watermark) + 1);", "output",
     ),
     "evicted_after_the_watermark": Planted(
-        "StreamJoin.java", "Math.max(previous, watermark));", "Math.max(previous, watermark) - 1);",
-        "output",
+        "EvictingJoin.java", "Math.max(previous, watermark));",
+        "Math.max(previous, watermark) - 1);", "output",
     ),
     "evicted_twice": Planted(
         "Eviction.java", "- 1, previous, watermark);", "- 1, Long.MIN_VALUE, watermark);",
         "output",
     ),
     "clock_not_started": Planted(
-        "StreamJoin.java",
+        "EvictingJoin.java",
         "getHandle().registerTimer(watermark);\n              return null;",
         "return null;",
         "output",
@@ -84,7 +84,7 @@ PLANTED: Mapping[str, Planted] = {
         "InputRow.java", "<= watermark", "< watermark", "late_rows|output", "interval"
     ),
     "rows_without_a_partner_forgotten": Planted(
-        "Eviction.java", "if (!rows.isMatched(row)) {", "if (false) {",
+        "Eviction.java", "if (rows.isMatched(row)) {", "if (true) {",
         "output",
     ),
     "not_written": Planted("JoinProcessor.java", "state.write();", "", "output", heap=HEAPS[1]),
