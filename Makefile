@@ -65,8 +65,8 @@ fuzz: ready ## plan N specs that are mutated at random; SEED=… repeats them
 expression-differential: ready ## compare the values of random SQL in a simulation and in Spark; N texts
 	@$(PYTHON_HERE) -m tests.semantics.expression_differential $(N)
 
-soak: ready ## break a join at random and check it; MINUTES=20, ENGINE=real_time, TABLE=1, SEED=… repeats a schedule
-	@$(PYTHON_HERE) -m tests.faults.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(ENGINE),--engine $(ENGINE)) $(if $(TABLE),--table)
+soak: ready ## break a join at random and check it; MINUTES=20, ENGINE=real_time, TABLE=latest|final, SEED=… repeats a schedule
+	@$(PYTHON_HERE) -m tests.faults.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(ENGINE),--engine $(ENGINE)) $(if $(TABLE),--table $(TABLE))
 
 clean: ## remove what setup made; data/ stays, it may hold checkpoints
 	rm -rf .venv .tools .jars .pytest_cache .mypy_cache .ruff_cache .hypothesis

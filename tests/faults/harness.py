@@ -273,7 +273,7 @@ class Harness:
             *marker_problems(commits, STATE_PARTITIONS),
             *missing_markers(commits, STATE_PARTITIONS, ended),
             *part_problems(commits, output),
-            *self._other_problems(status, self._rows_in_state(read["right"])),
+            *self._other_problems(status, self._rows_in_state(read["left"], read["right"])),
         ]
         if len(read["left"]) != self._sent["left"] or len(read["right"]) != self._sent["right"]:
             problems.append(f"sent {self._sent}, in Kafka {[len(rows) for rows in read.values()]}")
@@ -285,9 +285,13 @@ class Harness:
     ) -> CheckResult:
         return check_results(left, right, output)
 
-    def _rows_in_state(self, right: Sequence[Record]) -> int:  # noqa: ARG002  # of a table
-        """Number of rows that the last watermark records leave: they themselves. `right`: all
-        records of the side."""
+    def _rows_in_state(
+        self,
+        left: Sequence[Record],  # noqa: ARG002  # of a table
+        right: Sequence[Record],  # noqa: ARG002
+    ) -> int:
+        """Number of rows that the last watermark records leave: they themselves. `left`, `right`:
+        all records of the side."""
         return len(SIDES)
 
     def _other_problems(self, status: JobStatus, rows_in_state: int) -> Iterator[str]:

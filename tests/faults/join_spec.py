@@ -1,5 +1,5 @@
 """The specs of the joins that the fault tests break: a full outer join, in micro-batches with
-either operator or in real time, and a left outer join with a table, with either engine."""
+either operator or in real time, and left outer joins with a table, with either engine."""
 
 from pathlib import Path
 
@@ -46,17 +46,26 @@ def join_spec(
     )
 
 
+LATEST = "key: [record_key], table: latest"
+FINAL = (
+    "key: [k], event_time: t, watermark_delay: 1 hour, "
+    "table: {version: as_of, final: true, delete: n % 10 = 0}"
+)
+
+
 def table_spec(
     name: str,
     servers: str,
     checkpoint: Path,
     engine: Engine,
     interval_seconds: int = INTERVAL_SECONDS,
+    table: str = LATEST,
 ) -> str:
+    """`table`: LATEST or FINAL."""
     return _SPEC.format(
         name=name,
         servers=servers,
-        right="key: [record_key], table: latest",
+        right=table,
         join="type: left_outer",
         checkpoint=checkpoint,
         engine=_engine(engine, interval_seconds),

@@ -3,7 +3,8 @@
     make soak MINUTES=20            prints its seed
     make soak MINUTES=20 SEED=7     the same faults in the same order, with the same pauses
     make soak ENGINE=real_time      with the real-time engine
-    make soak TABLE=1               the right side is a table
+    make soak TABLE=latest          the right side is a table
+    make soak TABLE=final           the right side is a table, and results are final
 
 The load meanwhile depends on the speed of the machine; the oracle reads the records in Kafka.
 """
@@ -16,7 +17,7 @@ import tempfile
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -29,10 +30,11 @@ from tests.faults.harness import POISON, Harness
 from tests.faults.oracle import CheckResult
 from tests.faults.proxied_kafka import proxied_kafka
 from tests.faults.proxy import Proxy
-from tests.faults.table_harness import TableHarness
+from tests.faults.table_harness import FinalTableHarness, TableHarness
 
 # Short, because a lost commit is never answered.
 ENVIRONMENT = {"STREAMJOIN_TEST_COMMIT_SECONDS": "5"}
+TABLES: Mapping[str, type[Harness]] = {"latest": TableHarness, "final": FinalTableHarness}
 FAULTS_BETWEEN_CHECKS = 6
 SEEDS = 10**6
 # Faults that must recover quickly: enough of them for a median.
@@ -71,15 +73,16 @@ def soak(
     *,
     engine: Engine = Engine.MICRO_BATCH,
     operator: JoinOperator = JoinOperator.SPARK,
-    has_table: bool = False,
+    table: str | None = None,
     seed: int,
     seconds: float,
     log: Callable[[str], None],
 ) -> Soak:
     """Run for this many seconds after the first result, with one fault at least. Raises
-    AssertionError at the first problem; `log` receives a line for each fault."""
+    AssertionError at the first problem; `log` receives a line for each fault. `table`: None: both
+    sides are streams."""
     rng, history = random.Random(seed), Soak(seed)
-    harness = (TableHarness if has_table else Harness)(
+    harness = (Harness if table is None else TABLES[table])(
         *(kafka, f"soak{seed}", folder),
         engine=engine,
         operator=operator,
@@ -156,7 +159,7 @@ def main() -> int:
     parser.add_argument(
         "--operator", type=JoinOperator, choices=list(JoinOperator), default=JoinOperator.SPARK
     )
-    parser.add_argument("--table", action="store_true", help="the right side is a table")
+    parser.add_argument("--table", choices=list(TABLES), help="the right side is a table")
     arguments = parser.parse_args()
     seed = random.randrange(SEEDS) if arguments.seed is None else arguments.seed
     print(f"SEED={seed}", flush=True)
@@ -169,7 +172,7 @@ def main() -> int:
                 folder,
                 engine=arguments.engine,
                 operator=arguments.operator,
-                has_table=arguments.table,
+                table=arguments.table,
                 seed=seed,
                 seconds=60 * arguments.minutes,
                 log=lambda line: print(line, flush=True),

@@ -10,8 +10,8 @@ created.
 import json
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tests.faults.oracle import SHOWN, CheckResult, Record, Row, rows_of
 
@@ -44,31 +44,47 @@ def check_table_results(
     lefts, unreadable = rows_of(left)
     histories = _histories(right)
     settled = sorted(row.n for row in lefts if row.k is not None and row.k.startswith(SETTLED))
+
+    def problem(record: Record, row: Row) -> str | None:
+        read = row.n if is_ordered else _before(settled, row.n)
+        versions = _since(histories.get(row.k or "", [_NOTHING]), read)
+        return problem_of_version(record, row, versions)
+
+    right_rows = sum(len(history) - 1 for history in histories.values())
+    return replace(
+        check_one_result_each(lefts, output, problem), right_rows=right_rows, unreadable=unreadable
+    )
+
+
+def check_one_result_each(
+    lefts: Sequence[Row],
+    output: Iterable[Record],
+    problem_of: Callable[[Record, Row], str | None],
+) -> CheckResult:
+    """Each left row has one result. `problem_of`: what is wrong with a result."""
     rows = {f"{row.place}|": row for row in lefts}
     counts: Counter[str] = Counter()
     wrong: list[str] = []
+    matched = 0
     for record in output:
         identity = record.headers["streamjoin-id"].decode()
         counts[identity] += 1
+        matched += record.headers.get("streamjoin-match") is not None
         row = rows.get(identity)
         if row is None:
             wrong.append(f"never joined, and out: {identity}")
-            continue
-        read = row.n if is_ordered else _before(settled, row.n)
-        right_versions = _since(histories.get(row.k or "", [_NOTHING]), read)
-        if problem := _problem(record, row, right_versions):
+        elif problem := problem_of(record, row):
             wrong.append(problem)
     lost = [row for identity, row in rows.items() if identity not in counts]
     repeated = {identity: count for identity, count in counts.items() if count > 1}
-    matched = sum(record.headers.get("streamjoin-match") is not None for record in output)
     return CheckResult(
         left_rows=len(lefts),
-        right_rows=sum(len(history) - 1 for history in histories.values()),
+        right_rows=0,
         late_rows=0,
-        unreadable=unreadable,
+        unreadable=0,
         matched=matched,
         unmatched=len(rows) - matched,
-        results=len(output),
+        results=counts.total(),
         losses=len(lost),
         phantoms=len(wrong),
         duplicates=sum(repeated.values()) - len(repeated),
@@ -111,7 +127,8 @@ def _since(history: Sequence[Version], read: int) -> Sequence[Version]:
     return history[oldest:]
 
 
-def _problem(record: Record, row: Row, right_versions: Sequence[Version]) -> str | None:
+def problem_of_version(record: Record, row: Row, right_versions: Sequence[Version]) -> str | None:
+    """What is wrong with the result of a row that may be joined with each of these versions."""
     place = record.headers.get("streamjoin-match")
     match = None if place is None else place.decode()
     value = json.loads(record.value or b"{}")
