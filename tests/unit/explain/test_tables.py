@@ -1,7 +1,7 @@
 """What is explained of a join with a table."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -186,6 +186,27 @@ def test_row_that_waits_for_its_version_says_until_when() -> None:
     assert found[0].endswith("matched right r/0/1: the result is in batch 2.")
     assert "waits until the watermark passes 2023-11-14T22:14:10.000Z" in found[1]
     assert "then its result has the version of its key that is valid at its event time." in found[1]
+
+
+@pytest.mark.parametrize("made", [tables, as_of], ids=["latest", "as_of"])
+def test_row_that_waits_for_a_row_of_the_table_says_until_when(made: Callable[..., Any]) -> None:
+    wait = {"right": {"table": {"version": "latest", "wait": "30 seconds"}}}
+    plan = made(**(wait if made is tables else {"wait": "30 seconds"}))
+    left = [order(1, 0), order(2, 0)]
+    right = [json.dumps({**json.loads(version(1, 0, 10)), "batch": 1})]
+    much_later = [json.dumps({"value": json.loads(row(3, 99)), "batch": n}) for n in (2, 3)]
+
+    assert stories(plan, left, right, "1")[0].endswith(
+        "matched right r/0/0: the result is in batch 1."
+    )
+    assert (
+        "has found no row of its key in the table, and waits for one until the watermark passes "
+        "2023-11-14T22:13:50.000Z ("
+    ) in stories(plan, left, right, "2")[0]
+    assert (
+        "had no match until the watermark had passed it, and it had waited, and was emitted as "
+        "unmatched: the result is in batch 3"
+    ) in stories(plan, [*left, *much_later], right, "2")[0]
 
 
 def test_row_before_all_versions_says_why_it_does_not_join_the_first_one() -> None:
