@@ -74,7 +74,7 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
     "join of a delivered batch does not know what the interval has delivered": (
         "    yield BeginRows(known.ids)\n    if known.is_delivered:\n",
         "    if not known.is_delivered:\n        yield BeginRows(known.ids)\n    else:\n",
-        14,
+        60,
     ),
     "marker of a micro-batch is ignored": (SKIPPED, "        pass\n", 4),
     "slot is read before the others are fenced": (
@@ -83,7 +83,7 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
     yield Step.INIT
     return opened(opening, found)
 """,
-        2,
+        7,
     ),
     "ids in a separate transaction, after the rows": (
         WRITE,
@@ -158,7 +158,7 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
     "aborted transaction is taken for success": (
         "        yield Step.ABORT\n        raise\n",
         "        yield Step.ABORT\n        was_sent_twice = False\n",
-        2,
+        11,
     ),
     "only the newest part counts": (
         "[part for part in own if part.batch_id == opening.recovered]",
@@ -178,28 +178,28 @@ PROTOCOL_BUGS: dict[str, tuple[str, str, int]] = {
     "no marker for an interval that ends without rows": (
         MARKER,
         MARKER.replace("is_last:", "is_last and rows:"),
-        1,
+        8,
     ),
-    "no marker for an interval": (MARKER, "", 1),
+    "no marker for an interval": (MARKER, "", 6),
     "producer is kept although another executor has written": (
         "self.ended == opening.batch.batch_id - 1",
         "self.ended is not None",
-        8,
+        48,
     ),
     "producer is kept although another executor has begun the batch": (
         " and opening.is_first_attempt",
         "",
-        93,
+        318,
     ),
     "transaction follows a commit that was sent twice": (
         "        if was_sent_twice:\n            raise UnavailableError",
         "        if False:\n            raise UnavailableError",
-        105,
+        289,
     ),
     "batch follows a commit that was sent twice": (
         "None if was_sent_twice else batch.batch_id",
         "batch.batch_id",
-        306,
+        368,
     ),
 }
 
@@ -224,8 +224,8 @@ LOOP_BUGS: dict[str, int] = {
     LATE_ROW_JOINED: 20,
     UNMATCHED_ROW_JOINED: 582,
     UNMATCHED_ROW_KEPT: 14,
-    "ends recorded before fencing": 1_316,
-    "record removed before the commit": 106,
+    "ends recorded before fencing": 2_873,
+    "record removed before the commit": 291,
 }
 
 # The text that stands in job/query/driver.py, its replacement, and a schedule that shows the bug.
@@ -238,12 +238,12 @@ DRIVER_BUGS: dict[str, tuple[str, str, int]] = {
     "idle side raises the watermark in a repetition": (
         "return self.is_replaying or self.interrupted is not None",
         "return self.is_replaying",
-        21,
+        94,
     ),
     "run goes on after the repetition": (
         "[] if state.interrupted is None else [EndRun(Phase.CATCH_UP)]",
         "[]",
-        5_686,
+        6_295,
     ),
     "interval is not recorded": ("[*watermarks, RecordInterval(recorded)]", "[*watermarks]", 0),
 }

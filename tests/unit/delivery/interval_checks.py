@@ -25,7 +25,7 @@ CHECK_BUGS: dict[str, tuple[str, str, int]] = {
     "rows that a transaction may hide are not delivered": (
         "return False if self.fence >= fence else None",
         "return False",
-        12,
+        105,
     ),
     "an interval that runs is never an interrupted one": (
         "known = self.fenced_id if in_intervals else newest",

@@ -29,7 +29,7 @@ _STEPS_MAX = 2_000
 PLAN: Any = SimpleNamespace(
     streams=SIDES,
     table_side=None,
-    is_final=False,
+    stream_waits=False,
     side=lambda side: SimpleNamespace(
         watermark_delay=timedelta(milliseconds=DELAY_MS[side]), partitions=len(PARTITIONS)
     ),

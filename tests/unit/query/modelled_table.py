@@ -16,7 +16,7 @@ from tests.unit.query.modelled_spark import DELAY_MS, PARTITIONS, Spark
 
 STREAM, TABLE = modelled_spark.SIDES
 PLAN: Any = SimpleNamespace(
-    streams=(STREAM,), table_side=TABLE, is_final=True, side=modelled_spark.PLAN.side
+    streams=(STREAM,), table_side=TABLE, stream_waits=True, side=modelled_spark.PLAN.side
 )
 
 
