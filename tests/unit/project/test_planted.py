@@ -1,5 +1,5 @@
-"""Each bug that a test plants in a Java class replaces a text that is there: otherwise only the long
-tests of Spark notice that it has moved."""
+"""A bug that a test plants in a Java class replaces a text of the class. A text that has changed is
+found here, and not only by the long tests with Spark."""
 
 from importlib import import_module
 from pathlib import Path
