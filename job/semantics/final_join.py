@@ -47,7 +47,7 @@ class FinalTableJoin(StoredStreamJoin):
             if self._is_late(stream, row, late_ms):
                 late += 1
             elif not self.plan.of(stream).pre_join_filter(row):
-                results += self._unmatchable(stream, row)
+                results += self._joined(stream, row)
             else:
                 self._store(stream, row)
         for row in self._due_rows(stream, watermarks.eviction):

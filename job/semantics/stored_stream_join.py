@@ -4,9 +4,9 @@ after that a time: what FinalTableJoin and WaitingTableJoin share."""
 from collections.abc import Iterable, Iterator
 
 from job.semantics.event_time import BatchWatermarks
-from job.semantics.events import FailedPreJoinFilter, Observer, Stored, ignore_event
+from job.semantics.events import Observer, Stored, ignore_event
 from job.semantics.operator import OperatorMetrics, OperatorOutput
-from job.semantics.rows import MICROS_PER_MS, JoinedRow, Row, Side, joined
+from job.semantics.rows import MICROS_PER_MS, JoinedRow, Row, Side
 from job.semantics.table_join import TableJoin, TableJoinPlan
 from job.semantics.watermark_predicates import WatermarkPredicates
 
@@ -37,12 +37,6 @@ class StoredStreamJoin(TableJoin):
     def _joined_until_ms(self, watermark_ms: int) -> int:
         """Up to which event time all rows of the stream have left the state."""
         return max(0, watermark_ms - self._kept_ms)
-
-    def _unmatchable(self, stream: Side, row: Row) -> list[JoinedRow]:
-        """The results of a row that is false in a condition on its own columns."""
-        is_padded = stream in self.plan.join_type.outer_sides
-        self._observer(FailedPreJoinFilter(stream, row, is_padded))
-        return [joined(stream, row, None)] if is_padded else []
 
     def _store(self, stream: Side, row: Row) -> None:
         key = self.plan.of(stream).key(row)

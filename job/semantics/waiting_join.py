@@ -55,9 +55,9 @@ class WaitingTableJoin(StoredStreamJoin):
                     yield from self._joined(stream, row)
 
     def _arrived(self, stream: Side, row: Row, watermark_ms: int) -> list[JoinedRow]:
-        if not self.plan.of(stream).pre_join_filter(row):
-            return self._unmatchable(stream, row)
-        if self._version(stream, row) is None and not self._is_due(stream, row, watermark_ms):
+        can_wait = self.plan.of(stream).pre_join_filter(row)
+        can_wait = can_wait and not self._is_due(stream, row, watermark_ms)
+        if can_wait and self._version(stream, row) is None:
             self._store(stream, row)
             return []
         return self._joined(stream, row)
