@@ -3,14 +3,26 @@ found here, and not only by the long tests with Spark."""
 
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from job import java_jar
+from tests.semantics.planted_java import Plant
 
 _TESTS = Path(__file__).parents[2] / "semantics"
+
+
+def _plants(module: ModuleType) -> dict[str, Plant]:
+    """Of all tables of the module."""
+    tables = [value for value in vars(module).values() if isinstance(value, dict)]
+    return {
+        name: plant for table in tables for name, plant in table.items() if isinstance(plant, Plant)
+    }
+
+
 PLANTED = {
-    path.stem: import_module(f"tests.semantics.{path.stem}").PLANTED
+    path.stem: _plants(import_module(f"tests.semantics.{path.stem}"))
     for path in sorted(_TESTS.glob("test_*.py"))
     if "compile_plants(" in path.read_text()
 }
