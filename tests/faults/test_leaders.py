@@ -13,6 +13,7 @@ from job.kafka.security import KafkaAccess
 from tests.faults.cluster import Cluster, two_brokers
 from tests.integration.jobs import START_SECONDS
 from tests.integration.topics import consume_all
+from tests.polling import wait_until
 from tests.unit.specs import plan
 
 OUT = "attributed"
@@ -41,8 +42,16 @@ def test_start_waits_for_leaders_because_kafka_would_leave_an_aborted_transactio
         new_producer(cluster)
         cluster.other.start()
         write(cluster, b"committed").commit_transaction(START_SECONDS)
-        committed = consume_all(cluster.kafka.bootstrap_servers, OUT, bytes.decode)
-        assert ["aborted", "committed"] == [record.value for record in committed]
+        wait_until(
+            lambda: values(cluster) == ["aborted", "committed"],
+            START_SECONDS,
+            "both records are committed: a commit returns before the broker has written it",
+        )
+
+
+def values(cluster: Cluster) -> list[str]:
+    committed = consume_all(cluster.kafka.bootstrap_servers, OUT, bytes.decode)
+    return [record.value for record in committed]
 
 
 def new_producer(cluster: Cluster) -> Producer:
