@@ -35,6 +35,8 @@ from job.commands.spec_file import (
     create_plan,
     plan_with,
     read_spec,
+    read_structure,
+    read_text,
     read_written_spec,
     report_errors,
     sql_worker,
@@ -105,7 +107,7 @@ def validate(
 
     with report_errors(spec, on_problems=print_result):
         if structure:
-            read_spec(spec)
+            read_structure(spec)
         else:
             with _structure_offered():
                 warnings = check_spec(spec)
@@ -260,7 +262,7 @@ def run(
         set_flags = {"new_query": new_query, "keep_running": keep_running}
         settings = settings.model_copy(update={name: True for name in set_flags if set_flags[name]})
         with_sql, alone = (partial(each, registry="required") for each in (plan_with, create_plan))
-        failed = serve(spec, read_written_spec, with_sql, alone, settings)
+        failed = serve(spec, read_written_spec, read_text, with_sql, alone, settings)
     raise typer.Exit(1 if failed else 0)
 
 

@@ -37,14 +37,16 @@ PlanWith = Callable[[JoinSpec, SqlQuestions], JoinPlan]
 def serve(
     path: Path,
     read: Callable[[Path], WrittenSpec],
+    read_text: Callable[[Path], str],
     plan_with: PlanWith,
     plan_of: PlanOf,
     settings: JobSettings,
 ) -> bool:
     """Run the job until a signal. Returns whether the query is FAILED at the end.
 
-    `read`: reads a spec file. Raises the failure of the query that a retry does not fix, unless the
-    settings keep the process running. `plan_with`: as `plan_of`, with answers of the job's own JVM.
+    `read`: reads a spec file; `read_text`: only its text. Raises the failure of the query that a
+    retry does not fix, unless the settings keep the process running. `plan_with`: as `plan_of`,
+    with answers of the job's own JVM.
     """
     from job.change.spec_file import SpecFile
     from job.control.command_log import CommandLog
@@ -59,7 +61,7 @@ def serve(
     try:
         query = PlannedSpec(written, plan_with(spec, SqlQuestions(first.ask)))
         commands = CommandLog.of(query.plan.checkpoint)
-        spec_file = SpecFile(path, read, query, settings, redaction)
+        spec_file = SpecFile(path, read_text, query, settings, redaction)
         while True:
             jvm = jvm or Jvm(settings, query.plan.driver_options, redaction)
             spec_file.continue_with(query)

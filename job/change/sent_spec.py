@@ -12,6 +12,7 @@ from typing import Any
 from job.errors import Problem, SpecError
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
+from job.plan.sql_problems import with_sql_problems
 from job.spec.document import parsed
 from job.spec.spec import JoinSpec, spec_from_document, spec_from_yaml
 from job.spec.variables import fields_with_variables, filled, variables_hidden
@@ -49,14 +50,15 @@ class PlanRequest:
 
 
 def plan_sent_spec(request: PlanRequest, sql: SqlQuestions) -> PlannedSpec:
-    """Raises SpecError as `read_sent_spec` and `join_plan`, RegistryError or SecurityError if the
-    schema registry does not answer."""
-    if request.is_file:
-        written = WrittenSpec(request.text, spec_from_yaml(request.text, request.environment))
-    else:
-        written = read_sent_spec(request.text, request.running, request.environment)
+    """Raises SpecError with the problems of `read_sent_spec` and `join_plan`, RegistryError or
+    SecurityError if the schema registry does not answer."""
+    environment = request.environment
     with_all_variables = request.text if request.is_file else request.running.text
-    with variables_hidden(with_all_variables, request.environment):
+    with variables_hidden(with_all_variables, environment):
+        try:
+            written = _read(request)
+        except SpecError as error:
+            raise with_sql_problems(error, request.text, environment, sql) from error
         readers = {}
         if written.spec.schema_registry is not None:
             # A join of JSON loads no packages of other formats.
@@ -66,6 +68,12 @@ def plan_sent_spec(request: PlanRequest, sql: SqlQuestions) -> PlannedSpec:
         partitions = request.state_partitions
         plan = join_plan(written.spec, sql, state_partitions=partitions, readers=readers)
     return PlannedSpec(written, plan)
+
+
+def _read(request: PlanRequest) -> WrittenSpec:
+    if request.is_file:
+        return WrittenSpec(request.text, spec_from_yaml(request.text, request.environment))
+    return read_sent_spec(request.text, request.running, request.environment)
 
 
 def read_sent_spec(text: str, old: WrittenSpec, environment: Mapping[str, str]) -> WrittenSpec:

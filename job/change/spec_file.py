@@ -6,14 +6,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 
-from job.change.sent_spec import PlannedSpec, PlanRequest, WrittenSpec
+from job.change.sent_spec import PlannedSpec, PlanRequest
 from job.change.spec_process import SpecProcess
-from job.errors import RequestError, StreamjoinError
+from job.errors import RequestError, SpecError, StreamjoinError
 from job.plan.fingerprint import check_not_frozen, incompatible_changes
 from job.protocol.calls import Command, ReadSpec, Restart
 from job.protocol.results import SpecFileResult
 from job.redaction import Redaction
 from job.settings import JobSettings
+from job.spec.spec import JoinSpec, spec_from_yaml
 from job.spec.variables import variables_hidden, variables_of
 
 
@@ -23,17 +24,17 @@ class SpecFile:
     def __init__(
         self,
         path: Path,
-        read: Callable[[Path], WrittenSpec],
+        read_text: Callable[[Path], str],
         running: PlannedSpec,
         settings: JobSettings,
         redaction: Redaction,
     ) -> None:
-        """`read`: raises StreamjoinError if the file cannot be read or is invalid. `running`: the
-        spec in the file at the start of the job."""
+        """`read_text`: raises StreamjoinError if the file cannot be read. `running`: the spec in
+        the file at the start of the job."""
         self.path = path
         self.running = running
         """The query that runs."""
-        self._read = read
+        self._read_text = read_text
         self._accepted = running.written.spec
         self._settings = settings
         self._redaction = redaction
@@ -67,15 +68,15 @@ class SpecFile:
         """
         self._planned = None
         running = self.running
-        written = self._read(self.path)
-        if written.spec == running.written.spec:
+        text = self._read_text(self.path)
+        spec = _valid(text)
+        if spec == running.written.spec:
             return SpecFileResult(message=f"{self.path} contains the running spec")
-        if written.spec == self._accepted:
+        if spec == self._accepted:
             return SpecFileResult(
                 message=f"{self.path} contains the spec before the last change of the join: the "
                 "running spec stays. Write the changed spec into the file"
             )
-        text = written.text
         plan_request = PlanRequest(
             *(text, running.written, variables_of(text, os.environ)),
             self._settings.partitions_of_new_state,
@@ -113,3 +114,12 @@ class SpecFile:
         except Exception as error:
             self._redaction.scrub_error(error)
             raise
+
+
+def _valid(text: str) -> JoinSpec | None:
+    """None: the structure is invalid. The process for specs lists its problems with those of the
+    SQL."""
+    try:
+        return spec_from_yaml(text, os.environ)
+    except SpecError:
+        return None

@@ -18,9 +18,9 @@ from job.errors import (
     StreamjoinError,
 )
 from job.instants import to_epoch_ms
+from job.plan import sql_problems
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
-from job.plan.sql_problems import with_sql_problems
 from job.plan.warnings import warnings
 from job.settings import JobSettings, LogFormat, read_settings
 from job.spec.document import parsed
@@ -43,28 +43,36 @@ RegistryUse = Literal["required", "preferred", "if_needed"]
 the columns in the spec are used. `if_needed`: only schemas missing in the spec are read."""
 
 
+def read_structure(path: Path) -> JoinSpec:
+    """Raises StreamjoinError if the file cannot be read, SpecError if the spec is invalid, whatever
+    its SQL is."""
+    return spec_from_yaml(read_text(path), os.environ)
+
+
 def read_spec(path: Path) -> JoinSpec:
-    """Raises StreamjoinError if the file cannot be read, SpecError if the spec is invalid."""
+    """As `read_structure`. The SpecError has also the problems of the SQL."""
     return read_written_spec(path).spec
 
 
 def read_written_spec(path: Path) -> WrittenSpec:
     """As `read_spec`, with the text of the file."""
-    text = _read_text(path)
-    return WrittenSpec(text, spec_from_yaml(text, os.environ))
+    text = read_text(path)
+    with sql_worker() as worker:  # starts a process only if the structure is invalid
+        return WrittenSpec(text, sql_problems.read_spec(text, os.environ, SqlQuestions(worker.ask)))
 
 
 def read_name(path: Path) -> str:
     """The `name` in the file. The rest of the spec is not checked, and its variables need no value:
     a running job can be stopped whatever is in the file."""
-    document = parsed(_read_text(path))
+    document = parsed(read_text(path))
     name = document.get("name") if isinstance(document, Mapping) else None
     if not isinstance(name, str):
         raise SpecError([Problem("name", None, "is required, and must be a text")])
     return str(filled({"name": name}, os.environ)["name"])
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Raises StreamjoinError if the file cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -76,14 +84,7 @@ def _read_text(path: Path) -> str:
 
 def check_spec(path: Path) -> list[str]:
     """The warnings. SpecError with the problems of the structure and of the SQL."""
-    text = _read_text(path)
-    with sql_worker() as worker:
-        sql = SqlQuestions(worker.ask)
-        try:
-            spec = spec_from_yaml(text, os.environ)
-        except SpecError as error:
-            raise with_sql_problems(error, text, os.environ, sql) from error
-        return list(warnings(plan_with(spec, sql, registry="preferred")))
+    return list(warnings(create_plan(read_spec(path), registry="preferred")))
 
 
 def create_plan(spec: JoinSpec, registry: RegistryUse = "if_needed") -> JoinPlan:
@@ -160,7 +161,7 @@ def report_errors(
             yield
         except SpecError:
             # `init` reports problems of a spec that is not written yet.
-            text = _read_text(spec) if spec is not None and spec.exists() else ""
+            text = read_text(spec) if spec is not None and spec.exists() else ""
             with variables_hidden(text, os.environ):
                 raise
     except StreamjoinError as error:

@@ -6,6 +6,7 @@ No broker, no registry, no clock, no environment. Spark reads the SQL (job/sql).
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any, TypeVar
 
 from job.errors import SpecError
 from job.formats.schemas import Part, ReaderSchema
@@ -34,8 +35,12 @@ from job.spec.sides import SIDES, Side
 from job.spec.spec import JoinSpec
 from job.spec.start_positions import start_options
 from job.spec.value_format import Operation
+from job.spec.windows import TumblingWindow
 from job.sql.questions import SqlError, SqlQuestions
+from job.sql.time_zones import UTC
 from job.sql.types import SqlType
+
+Zoned = TypeVar("Zoned", SideSpec, TumblingWindow)
 
 
 def join_plan(
@@ -57,7 +62,7 @@ def join_plan(
     problems.found.extend(real_time.unsupported(spec))
     readers = readers or {}
     null_safe = _null_safe(problems, spec)
-    _check_time_zones(problems, spec, sql)
+    spec = _with_known_time_zones(problems, spec, sql)
     columns = _columns(problems, spec, readers, sql)
     sides = {
         side: _side_plan(problems, spec, side, of_side, readers, sql)
@@ -258,20 +263,24 @@ def _dead_letter_plan(spec: JoinSpec) -> DeadLetterPlan | None:
     )
 
 
-def _check_time_zones(problems: Problems, spec: JoinSpec, sql: SqlQuestions) -> None:
-    """Raises SpecError with all problems so far: expressions need the time zone of their side."""
-    names = {f"{side}.time_zone": _side_spec(spec, side).time_zone for side in SIDES}
-    if spec.join.tumbling_window is not None:
-        names["join.window.time_zone"] = spec.join.tumbling_window.time_zone
-    is_known = True
-    for field, name in names.items():
+def _with_known_time_zones(problems: Problems, spec: JoinSpec, sql: SqlQuestions) -> JoinSpec:
+    """With UTC in place of unknown ones, so that the expressions can be checked."""
+
+    def with_known(field: str, written: Zoned) -> Zoned:
         try:
-            sql.check_time_zone(name)
+            sql.check_time_zone(written.time_zone)
         except SqlError as error:
-            problems.add(field, name, str(error))
-            is_known = False
-    if not is_known:
-        raise SpecError(problems.found)
+            problems.add(f"{field}.time_zone", written.time_zone, str(error))
+            return written.model_copy(update={"time_zone": UTC})
+        return written
+
+    sides: dict[str, Any] = {side: with_known(side, _side_spec(spec, side)) for side in SIDES}
+    window = spec.join.window
+    if isinstance(window, TumblingWindow):
+        window = with_known("join.window", window)
+    return spec.model_copy(
+        update={**sides, "join": spec.join.model_copy(update={"window": window})}
+    )
 
 
 def _check_semi_condition(problems: Problems, plan: JoinPlan) -> None:

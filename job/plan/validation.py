@@ -9,9 +9,8 @@ from job.plan.explain import explained
 from job.plan.fingerprint import incompatible_changes
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
-from job.plan.sql_problems import with_sql_problems
+from job.plan.sql_problems import read_spec
 from job.protocol.results import FieldProblem, FrozenChange, ValidationResult
-from job.spec.spec import spec_from_yaml
 from job.sql.questions import SqlQuestions
 
 
@@ -29,10 +28,7 @@ class ValidationRequest(BaseModel):
 def validated(request: ValidationRequest, sql: SqlQuestions) -> ValidationResult:
     """All problems of the spec, or its plan and its changes that the checkpoint refuses."""
     try:
-        spec = spec_from_yaml(request.spec, {})
-    except SpecError as error:
-        return invalid(with_sql_problems(error, request.spec, {}, sql).problems)
-    try:
+        spec = read_spec(request.spec, {}, sql)
         plan = join_plan(spec, sql, state_partitions=request.state_partitions)
     except SpecError as error:
         return invalid(error.problems)

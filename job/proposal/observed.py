@@ -7,6 +7,7 @@ from job.errors import SpecError
 from job.formats.pinning import reader_schemas
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
+from job.plan.sql_problems import read_spec
 from job.proposal.columns import Table
 from job.proposal.evidence import Evidence, Keys, Times
 from job.proposal.keys import KeyField
@@ -34,7 +35,7 @@ class Observer:
 
     def plan(self, proposal: Proposal) -> JoinPlan:
         """Raises SpecError if the spec is invalid."""
-        spec = spec_from_yaml(spec_text(proposal, self.sql), self.environment)
+        spec = read_spec(spec_text(proposal, self.sql), self.environment, self.sql)
         readers = reader_schemas(spec, self.sql)
         return join_plan(spec, self.sql, state_partitions=1, readers=readers)
 

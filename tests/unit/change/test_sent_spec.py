@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from job.change.sent_spec import WrittenSpec, read_sent_spec
+from job.change.sent_spec import PlanRequest, WrittenSpec, plan_sent_spec, read_sent_spec
 from job.errors import SpecError
 from job.spec.spec import spec_from_yaml
+from tests.sql_worker import SQL
 from tests.unit.specs import spec_yaml
 
 PASSWORD = "pa55word-of-kafka"
@@ -124,3 +125,42 @@ def test_all_problems_of_the_spec_are_reported() -> None:
     assert ["join.type", "output.topic"] == sorted(
         problems({"join__type": "sideways", "output__topic": ""})
     )
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+def test_problems_of_structure_and_sql_are_reported_together(is_file: bool) -> None:
+    old = spec_yaml(kafka=deepcopy(KAFKA))
+    new = spec_yaml(
+        kafka=deepcopy(KAFKA),
+        checkpoint="/checkpoints/next",
+        join__type="sideways",
+        left__filter="nope > 1",
+        right__key=["nope"],
+    )
+    running = WrittenSpec(old, spec_from_yaml(old, ENVIRONMENT))
+    request = PlanRequest(new, running, ENVIRONMENT, state_partitions=2, is_file=is_file)
+
+    with pytest.raises(SpecError) as refused:
+        plan_sent_spec(request, SQL)
+
+    assert ["join.type", "left.filter", "right.key[0]"] == sorted(
+        problem.field for problem in refused.value.problems
+    )
+
+
+def test_value_of_a_variable_that_is_refused_is_in_no_problem_of_the_sql() -> None:
+    old = spec_yaml(kafka=deepcopy(KAFKA))
+    new = spec_yaml(
+        kafka=deepcopy(KAFKA),
+        left__filter="nope > 1",
+        output__headers={"a.b": "${KAFKA_PASSWORD} +"},
+    )
+    running = WrittenSpec(old, spec_from_yaml(old, ENVIRONMENT))
+
+    with pytest.raises(SpecError) as refused:
+        plan_sent_spec(PlanRequest(new, running, ENVIRONMENT, state_partitions=2), SQL)
+
+    assert ["left.filter", "output.headers.a.b"] == sorted(
+        problem.field for problem in refused.value.problems
+    )
+    assert PASSWORD not in str(refused.value)

@@ -19,11 +19,6 @@ from tests.unit.specs import spec_yaml
 READ = Restart(reads_spec=True)
 
 
-def written_in(path: Path) -> WrittenSpec:
-    text = path.read_text()
-    return WrittenSpec(text, spec_from_yaml(text, {}))
-
-
 def planned(text: str) -> PlannedSpec:
     spec = spec_from_yaml(text, {})
     return PlannedSpec(WrittenSpec(text, spec), plan_of(spec))
@@ -35,7 +30,7 @@ class File:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "join.yaml"
         started = planned(OLD)
-        self.spec_file = SpecFile(self.path, written_in, started, JobSettings(), Redaction())
+        self.spec_file = SpecFile(self.path, Path.read_text, started, JobSettings(), Redaction())
         self.frozen = fingerprint(started.plan)
 
     def read(self, text: str) -> str:
