@@ -7,6 +7,9 @@
 
 PYTHON_HERE := .venv/bin/python
 
+# Some images set it. Each process would then compile all modules again, which takes about a second.
+unexport PYTHONDONTWRITEBYTECODE
+
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
