@@ -79,12 +79,18 @@ class Pairs:
         return changed(text, schema_registry={"url": self._registry.url}, left__format="avro")
 
     def produce(self, numbers: Iterable[int]) -> None:
-        rows = [{"n": number, "t": T0 + number} for number in numbers]
-        left: list[Any] = rows
+        numbers = list(numbers)
+        self.produce_left(numbers)
+        self.produce_right(numbers)
+
+    def produce_left(self, numbers: Iterable[int]) -> None:
+        rows: list[Any] = _rows(numbers)
         if self._registry is not None:
-            left = [Sent(framed(self._schema_id, written.avro(_AVRO, **row))) for row in rows]
-        produce(self.kafka.bootstrap_servers, f"{self.name}.left", left)
-        produce(self.kafka.bootstrap_servers, f"{self.name}.right", rows)
+            rows = [Sent(framed(self._schema_id, written.avro(_AVRO, **row))) for row in rows]
+        produce(self.kafka.bootstrap_servers, f"{self.name}.left", rows)
+
+    def produce_right(self, numbers: Iterable[int]) -> None:
+        produce(self.kafka.bootstrap_servers, f"{self.name}.right", _rows(numbers))
 
     def received(self) -> list[Received]:
         return consume_all(self.kafka.bootstrap_servers, f"{self.name}.out")
@@ -95,3 +101,7 @@ class Pairs:
     def numbers(self) -> list[int]:
         """The results, sorted; a number that occurs twice is a repeated result."""
         return sorted(received.value["n"] for received in self.received())
+
+
+def _rows(numbers: Iterable[int]) -> list[dict[str, int]]:
+    return [{"n": number, "t": T0 + number} for number in numbers]
