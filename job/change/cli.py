@@ -29,6 +29,7 @@ from job.change.undo import check_undo, hand_back
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.cli import leased, view_checkpoint
 from job.checkpoint.commands import carry_commands
+from job.checkpoint.reset import check_no_reset_is_pending
 from job.checkpoint.successor import check_not_changed, read_successor
 from job.errors import JobUnavailableError, StreamjoinError
 from job.plan.plan import JoinPlan
@@ -126,10 +127,10 @@ def _record(before: Query, after: Query, verb: Literal["change", "undo"], by: st
 @contextmanager
 def _queries(old: JoinPlan, new: JoinPlan, settings: JobSettings) -> Iterator[tuple[Query, Query]]:
     with view_checkpoint(old, settings) as opened:
-        yield (
-            Query(old, opened.checkpoint),
-            Query(new, Checkpoint(opened.spark, new.checkpoint)),
-        )
+        new_checkpoint = Checkpoint(opened.spark, new.checkpoint)
+        for checkpoint in (opened.checkpoint, new_checkpoint):
+            check_no_reset_is_pending(checkpoint)
+        yield Query(old, opened.checkpoint), Query(new, new_checkpoint)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from job.check.finding import Finding, info, problem, warning
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.local import LocalCheckpoint, local_path
+from job.checkpoint.reset import is_reset_pending
 from job.checkpoint.successor import check_not_changed, read_replay
 from job.errors import BrokerError, StreamjoinError
 from job.formats.pinning import check_schema_evolution
@@ -38,6 +39,10 @@ class RecordedQuery:
             return
         if path.is_dir():
             self._checkpoint = checkpoint = LocalCheckpoint(path)
+            if is_reset_pending(checkpoint):
+                text = f"a reset of {plan.checkpoint} is not complete: the next start completes it"
+                self.findings.append(warning(ABOUT, text))
+                return
             self.findings += _problems(
                 lambda: check_not_changed(checkpoint),
                 lambda: self._compare_settings(checkpoint, sql, registry),

@@ -3,6 +3,7 @@
     <checkpoint>/fingerprint.json     frozen settings, written before the first batch
     <checkpoint>/desired_state.json   whether the query should run, be paused or be stopped
     <checkpoint>/commands.json        the last commands: who sent them, when and why
+    <checkpoint>/reset.json           a reset that is not complete (reset.py)
     <checkpoint>/starts.json          start positions after a reset
     <checkpoint>/event_times.json     newest event time read of each partition
     <checkpoint>/exactly_once.json    first batch delivered exactly once, and whether the query owns
@@ -18,7 +19,7 @@
     <checkpoint>/topics.json          Kafka's id of each topic that the query uses
     <checkpoint>/lease.json           the job that uses the checkpoint (lease.py)
     <checkpoint>/query/               Spark's own files: offsets, commits, state
-    <checkpoint>/aside-<time>/        query/ and fingerprint.json before a reset
+    <checkpoint>/aside-<time>/        query/, fingerprint.json and topics.json before a reset
 
 Spark requires its folder to be empty at the first start, so the other files are outside of it.
 """
@@ -38,16 +39,13 @@ from job.checkpoint.documents import (
     Fence,
     Fingerprint,
     Replaces,
-    SkippedRecords,
     Starts,
     Topics,
     read_document,
     write_document,
 )
 from job.checkpoint.folder import Folder
-from job.checkpoint.watermark_history import WatermarkHistory
 from job.errors import CheckpointError
-from job.event_time.filters import Filters
 from job.event_time.interval import Interval
 from job.event_time.partitions import Offsets, Partitions, RecordedEventTimes
 from job.plan.fingerprint import changes, check_not_frozen, frozen_topics
@@ -359,34 +357,6 @@ class Checkpoint:
         """Add `query_ids` to the queries that may be replaced; no other query may be."""
         replaced = sorted(self.replaced_queries | set(query_ids))
         write_document(self.folder, Replaces(query_ids=replaced, any=False))
-
-    def reset(self, positions: StartPositions, now: datetime) -> str | None:
-        """Prepare a new query: the next start reads from `positions` with empty state.
-
-        Returns the folder with the old checkpoint; None if there was none. `positions` is written
-        first: Spark uses it only if there is no checkpoint, so a crash leaves either the old
-        checkpoint in use, or a new one with the right start.
-        """
-        self.start_at(positions)
-        self.allow_replacing_any_query()
-        for document in (
-            ExactlyOnce,
-            RecordedEventTimes,
-            Interval,
-            Replay,
-            SkippedRecords,
-            Filters,
-        ):
-            self.folder.remove(document.file_name)
-        WatermarkHistory(self.folder).clear()  # its offsets are read again
-        if not self.folder.exists("query"):
-            self.folder.remove(Topics.file_name)
-            return None
-        aside = aside_folder(now)
-        for name in ("query", Fingerprint.file_name, Topics.file_name):
-            if self.folder.exists(name):
-                self.folder.move(name, f"{aside}/{name}")
-        return self.folder.path(aside)
 
 
 def aside_folder(now: datetime) -> str:

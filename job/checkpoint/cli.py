@@ -21,6 +21,7 @@ from job.checkpoint.maintenance import (
     repair_logs,
     restore_backup,
 )
+from job.checkpoint.reset import check_no_reset_is_pending, complete_reset, is_reset_pending
 from job.checkpoint.state_reader import StateReader
 from job.errors import CheckpointError
 from job.plan.fingerprint import incompatible_changes, recorded_plan, recorded_topics
@@ -72,17 +73,22 @@ def view_checkpoint(plan: JoinPlan, settings: JobSettings) -> Iterator[OpenCheck
 def open_checkpoint(
     plan: JoinPlan, settings: JobSettings, remedy: str = STOP_THE_QUERY
 ) -> Iterator[OpenCheckpoint]:
-    """Takes the lease: raises CheckpointInUseError while a job runs."""
-    with view_checkpoint(plan, settings) as opened, leased(opened.checkpoint, remedy):
-        yield opened
+    """Takes the lease: raises CheckpointInUseError while a job runs, CheckpointError if a reset is
+    not complete."""
+    with view_checkpoint(plan, settings) as opened:
+        check_no_reset_is_pending(opened.checkpoint)
+        with leased(opened.checkpoint, remedy):
+            yield opened
 
 
 @contextmanager
 def leased(checkpoint: Checkpoint, remedy: str = TWO_JOBS) -> Iterator[None]:
-    """Raises CheckpointInUseError while a job runs on the checkpoint."""
+    """Completes a pending reset. Raises CheckpointInUseError while a job runs on the
+    checkpoint."""
     lease = Lease(checkpoint.folder, lost=lambda: None, remedy=remedy)
     lease.take()
     try:
+        complete_reset(checkpoint)
         yield
     finally:
         lease.release()
@@ -120,7 +126,7 @@ def backup_lines(made: Backup) -> list[str]:
 
 
 def restore(plan: JoinPlan, settings: JobSettings, source: str, *, results_again: bool) -> Backup:
-    with open_checkpoint(plan, settings) as opened:
+    with view_checkpoint(plan, settings) as opened, leased(opened.checkpoint, STOP_THE_QUERY):
         return restore_backup(
             Folder(opened.spark, source),
             opened.folder,
@@ -152,20 +158,25 @@ class Repair:
     """Log entries that a power failure left empty."""
     removed: list[str]
     """Temporary files of killed jobs."""
+    reset_completed: bool
+    """Whether a reset was interrupted before, and is complete."""
 
     @property
     def lines(self) -> list[str]:
         return [
+            *["the reset that was interrupted is complete"] * self.reset_completed,
             *(f"{name} was empty and was moved aside" for name in self.moved),
             *(f"{name} was left by a killed job and was removed" for name in self.removed),
         ] or ["nothing to repair"]
 
 
 def repair(plan: JoinPlan, settings: JobSettings) -> Repair:
-    with open_checkpoint(plan, settings) as opened:
-        now = datetime.now(UTC)
-        moved = repair_logs(opened.folder, now)
-        return Repair(moved, remove_temporary_files(opened.folder, now))
+    with view_checkpoint(plan, settings) as opened:
+        was_pending = is_reset_pending(opened.checkpoint)
+        with leased(opened.checkpoint, STOP_THE_QUERY):
+            now = datetime.now(UTC)
+            moved = repair_logs(opened.folder, now)
+            return Repair(moved, remove_temporary_files(opened.folder, now), was_pending)
 
 
 def state(

@@ -15,6 +15,7 @@ from job.change.spec_file import SpecFile
 from job.change.spec_process import SpecProcess
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.local import LocalCheckpoint, local_path
+from job.checkpoint.reset import is_reset_pending
 from job.checkpoint.skipped import read_skipped
 from job.checkpoint.state_reader import StateReader
 from job.checkpoint.successor import read_successor
@@ -132,10 +133,14 @@ class ControlHandler:
         return status.model_copy(update={"diagnosis": sentence})
 
     def _stopped_checkpoint(self, state: QueryState) -> Checkpoint | None:
-        """The checkpoint of a stopped query. None: the query is not stopped, or the checkpoint is
-        not on this machine: a stopped job has no session to read it."""
+        """The checkpoint of a stopped query. None: the query is not stopped, its reset is not
+        complete, or the checkpoint is not on this machine: a stopped job has no session to read
+        it."""
         path = local_path(self._plan.checkpoint)
-        return None if state is not QueryState.STOPPED or path is None else LocalCheckpoint(path)
+        if state is not QueryState.STOPPED or path is None:
+            return None
+        checkpoint = LocalCheckpoint(path)
+        return None if is_reset_pending(checkpoint) else checkpoint
 
     def _stored_offsets(self, checkpoint: Checkpoint) -> Offsets | None:
         """Next offsets to read. A job that starts with a stopped query has read none, and

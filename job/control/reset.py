@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import structlog
 
+from job.checkpoint.reset import reset_checkpoint
 from job.errors import ConflictError
 from job.plan.plan import JoinPlan
 from job.protocol import calls
@@ -27,7 +28,7 @@ class Reset:
         redaction: Redaction,
         on_reset: Callable[[], None],
     ) -> None:
-        """`on_reset` is called once the old checkpoint is moved."""
+        """`on_reset` is called before the old checkpoint is moved."""
         self._plan = plan
         self._resources = resources
         self._redaction = redaction
@@ -58,8 +59,8 @@ class Reset:
             starts = self.report.starts
             if not (isinstance(starts.left, str) and isinstance(starts.right, str)):
                 starts = with_all_partitions(starts, checkpoint.offsets)
-            outcome["old_checkpoint"] = checkpoint.reset(starts, now)
-            self._on_reset()
+            self._on_reset()  # If the reset fails, the next start may complete it.
+            outcome["old_checkpoint"] = reset_checkpoint(checkpoint, starts, now)
         except Exception as error:
             failure = failure_of(error, self._plan.bootstrap_servers)
             self._redaction.scrub_error(failure)

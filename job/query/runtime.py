@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.documents import Documents
 from job.checkpoint.lease import Lease
+from job.checkpoint.reset import complete_reset
 from job.errors import CheckpointInUseError, SetupError
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
@@ -114,7 +115,7 @@ class Resources:
         return has_too_few
 
     def checkpoint(self) -> Checkpoint:
-        """The checkpoint, locked by the lease.
+        """The checkpoint, locked by the lease, without a pending reset.
 
         Raises CheckpointInUseError if another job uses it or has taken it over.
         """
@@ -122,6 +123,11 @@ class Resources:
         if self._lease is None:
             lease = Lease(checkpoint.folder, self._lease_lost)
             lease.take()
+            try:
+                complete_reset(checkpoint)
+            except BaseException:
+                lease.release()
+                raise
             self._lease = lease
         self.check_lease()
         return checkpoint

@@ -10,6 +10,7 @@ from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.folder import Folder
 from job.checkpoint.lease import Lease
 from job.checkpoint.maintenance import Manifest, create_backup
+from job.checkpoint.reset import reset_checkpoint
 from job.event_time.interval import Interval
 from job.event_time.partitions import Offsets, Partitions
 from job.protocol.status import QueryState
@@ -29,7 +30,7 @@ def test_every_file_has_a_format_and_is_read_again(spark: SparkSession, tmp_path
     root = tmp_path / "checkpoint"
     checkpoint = Checkpoint(spark, str(root))
     positions = StartPositions(left={0: 5}, right="latest")
-    checkpoint.reset(positions, NOW)
+    reset_checkpoint(checkpoint, positions, NOW)
     checkpoint.freeze(None, {"join.type": "inner"})
     checkpoint.desired_state = QueryState.PAUSED
     checkpoint.ensure_query_id()

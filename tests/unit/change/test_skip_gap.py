@@ -11,6 +11,7 @@ from job.change import skip_gap
 from job.change.skip_gap import StoppedQuery, UnreadGaps
 from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.documents import ExactlyOnce, SkippedRecords, read_document, write_document
+from job.checkpoint.reset import reset_checkpoint
 from job.checkpoint.skipped import read_skipped, skip
 from job.errors import CheckpointError, ConflictError, RetentionError
 from job.kafka.retention import Gap
@@ -81,7 +82,7 @@ def test_later_gap_is_added_and_a_reset_forgets_all() -> None:
     document = read_document(checkpoint.folder, SkippedRecords)
     assert document is not None
     assert [6] * 4 == [each.batch_id for each in document.ranges]
-    checkpoint.reset(StartPositions(left="earliest", right="earliest"), NOW)
+    reset_checkpoint(checkpoint, StartPositions(left="earliest", right="earliest"), NOW)
     assert {"left": 0, "right": 0} == read_skipped(checkpoint)
 
 

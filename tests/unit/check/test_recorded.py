@@ -75,6 +75,15 @@ def test_checkpoint_that_fits_is_reported(tmp_path: Path, broker: dict[str, Any]
 
 
 @pytest.mark.usefixtures("broker")
+def test_checkpoint_whose_reset_was_interrupted_is_not_compared(tmp_path: Path) -> None:
+    made = recorded(tmp_path, left__watermark_delay="1 minute")
+    (tmp_path / "reset.json").write_text("")
+
+    text = f"a reset of {tmp_path} is not complete: the next start completes it"
+    assert [("warning", text)] == found(made)
+
+
+@pytest.mark.usefixtures("broker")
 def test_frozen_setting_that_differs_is_a_problem(tmp_path: Path) -> None:
     [(level, text)] = found(recorded(tmp_path, left__watermark_delay="1 minute"))
 

@@ -22,6 +22,7 @@ from job.checkpoint.documents import (
 )
 from job.checkpoint.lease import LeaseHolder
 from job.checkpoint.maintenance import Manifest
+from job.checkpoint.reset import PendingReset
 from job.checkpoint.successor import Changed
 from job.document import Document
 from job.errors import CheckpointError
@@ -160,7 +161,7 @@ def test_recorded_document_is_read_and_written_as_it_is(kind: type[Document]) ->
 @pytest.mark.parametrize(
     "kind",
     [
-        *(Changed, Fence, LeaseHolder, Manifest, Replaces, Replay, RequestedChange),
+        *(Changed, Fence, LeaseHolder, Manifest, PendingReset, Replaces, Replay, RequestedChange),
         *(SkippedRecords, Starts),
     ],
 )

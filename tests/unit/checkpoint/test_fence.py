@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from job.checkpoint.checkpoint import Checkpoint
+from job.checkpoint.reset import reset_checkpoint
 from job.spec.start_positions import StartPositions
 from tests.unit.checkpoint.folders import Disk, Folder
 
@@ -20,5 +21,6 @@ def test_no_two_fences_have_one_number() -> None:
     checkpoint.end_exactly_once()
     assert (2, 2) == (checkpoint.increment_fence(), checkpoint.fence)
 
-    checkpoint.reset(StartPositions(left="earliest", right="latest"), datetime.now(UTC))
+    positions = StartPositions(left="earliest", right="latest")
+    reset_checkpoint(checkpoint, positions, datetime.now(UTC))
     assert 3 == checkpoint.increment_fence()

@@ -142,6 +142,9 @@ def test_offsets_of_a_stopped_query_are_those_of_its_checkpoint(tmp_path: Path) 
     harness.runner.state = QueryState.STOPPED
     assert {0: 5} == read()
     assert "5 of left partition 0. The query cannot" in harness.handler.status().diagnosis
+    (tmp_path / "reset.json").write_text("")
+    assert {0: 90, 1: 100} == read(), "the files belong partly to the query before the reset"
+    (tmp_path / "reset.json").unlink()
     assert 0 == harness.handler.status().totals.left.skipped_records
     skipped = {"side": "left", "topic": "impressions", "partition": 0, "batch_id": 0}
     skipped |= {"first_offset": 5, "next_offset": 9, "skipped_at": "2026-11-20T12:00:00Z"}

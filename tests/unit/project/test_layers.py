@@ -185,6 +185,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
             "folder",
             "watermark_history",
             "checkpoint",
+            "reset",
             "commits",
             "filters",
             "local",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from threading import Timer
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
@@ -16,6 +17,7 @@ from job.query.stats import QueryStats
 from job.redaction import Redaction
 from job.settings import JobSettings
 from job.spark.listener import Reports
+from tests.unit.checkpoint.folders import DocumentFolder
 from tests.unit.specs import plan
 
 OAUTH = {
@@ -94,6 +96,29 @@ def test_command_is_possible_if_its_state_cannot_be_stored(monkeypatch: pytest.M
     monkeypatch.setattr(acquired, "checkpoint", fail(CheckpointInUseError("taken over")))
     with pytest.raises(CheckpointInUseError):
         acquired.store_desired_state(QueryState.STOPPED)
+
+
+def test_first_reader_of_the_checkpoint_completes_a_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = DocumentFolder()
+    completed: list[object] = []
+
+    def complete(checkpoint: object) -> None:
+        assert "lease.json" in folder.documents
+        completed.append(checkpoint)
+        if len(completed) == 1:
+            raise OSError("No space left on device")
+
+    monkeypatch.setattr(runtime, "Checkpoint", lambda *_: SimpleNamespace(folder=folder))
+    monkeypatch.setattr(runtime, "complete_reset", complete)
+    acquired = resources(Jvms(monkeypatch), "local[*]")
+    with pytest.raises(OSError, match="No space left"):
+        acquired.checkpoint()
+    assert "lease.json" not in folder.documents
+
+    first = acquired.checkpoint()
+    acquired.checkpoint()
+    assert [first] == completed[1:]
+    acquired.release()
 
 
 def test_local_master_has_slots_for_tasks_lookups_and_some_added_partitions(
