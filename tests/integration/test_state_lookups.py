@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from deploy.local.kafka import EmbeddedKafka
+from job.checkpoint.reset import PendingReset
 from job.protocol.reports import ResetReport
 from job.protocol.status import JobStatus
 from tests.integration.jobs import START_SECONDS, Job
@@ -207,6 +208,15 @@ def test_reset_keeps_the_old_checkpoint_and_reads_from_the_start_positions(
         pairs.produce([99])
         again.wait_for_offsets(left=5, right=5)
     assert 13 == len(pairs.numbers())
+
+    checkpoint = aside.parent
+    pending = PendingReset(left="earliest", right="earliest", aside="aside-of-a-killed-job")
+    (checkpoint / PendingReset.file_name).write_text(pending.model_dump_json())
+    with Job(pairs.spec(), tmp_path, jvm) as again:
+        again.wait_for_offsets(left=5, right=5)
+    assert 18 == len(pairs.numbers())
+    assert not (checkpoint / PendingReset.file_name).exists()
+    assert (checkpoint / pending.aside / "query").exists()
 
 
 def test_offsets_progress_failures_and_plan_are_reported_and_results_have_the_headers_of_the_spec(
