@@ -72,8 +72,8 @@ def test_commit_topic_gets_the_partitions_of_the_new_query_and_must_be_compacted
     [
         ("micro_batch", 16_383, True),
         ("micro_batch", 16_384, False),
-        ("real_time", 500_000, True),
-        ("real_time", 600_000, False),
+        ("real_time", 524_287, True),
+        ("real_time", 524_288, False),
     ],
 )
 def test_commit_topic_accepts_the_largest_marker(

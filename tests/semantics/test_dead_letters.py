@@ -205,6 +205,19 @@ def test_letter_that_is_too_large_leaves_out_its_value_and_if_need_be_the_rest(
     assert [(b"k", None, 1, False), (None, None, 0, False), (None, None, 0, False)] == shown
 
 
+@pytest.mark.parametrize("part", ["key", "value"])
+def test_record_is_kept_up_to_exactly_the_limit(spark: SparkSession, part: str) -> None:
+    """A record whose letter is a byte smaller than the topic accepts, as large, and a byte
+    larger."""
+    (shortest,) = letters(spark, [(b"", b"", None)])
+    added = len(shortest.message.encode()) + sql._OVERHEAD_BYTES
+    texts = [b"x" * (16_384 - added + more) for more in (-1, 0, 1)]
+    records = [(text, b"", None) if part == "key" else (b"", text, None) for text in texts]
+
+    found = letters(spark, records, bytes_max=16_384)
+    assert [*texts[:2], None] == [getattr(letter, part) for letter in found]
+
+
 def test_reserved_header_of_the_producer_is_renamed_and_its_new_name_is_counted(
     spark: SparkSession,
 ) -> None:

@@ -32,6 +32,7 @@ AHEAD = {**EVENT_TIME, "right__max_event_time_ahead": "2 hours"}
         ({}, {"message.timestamp.after.max.ms": "0"}),
         ({**AHEAD, "join__type": "left_anti", "output__columns": {"a": "left.ad_id"}}, {}),
         ({}, {"max.message.bytes": "1000"}),
+        ({}, {"max.message.bytes": "1001"}),
     ],
 )
 def test_topic_that_accepts_all_results_is_not_refused(
@@ -86,6 +87,14 @@ def test_dead_letter_topic_keeps_letters_without_a_key_and_accepts_the_largest_h
     compacted, small = dead_letter_refusals(made, settings)
     assert "dead has cleanup.policy=compact,delete" in compacted
     assert "max.message.bytes=16000, and must accept 16384 bytes" in small
+
+
+@pytest.mark.parametrize(("limit", "refused"), [(16_383, 1), (16_384, 0), (16_385, 0)])
+def test_dead_letter_topic_accepts_exactly_the_largest_headers(limit: int, refused: int) -> None:
+    made = plan(on_bad_record=None, dead_letter={"topic": "dead"})
+    settings = {**DEFAULTS, "max.message.bytes": str(limit)}
+
+    assert refused == len(dead_letter_refusals(made, settings))
 
 
 def test_settings_that_cannot_be_read_are_not_refused() -> None:
