@@ -209,8 +209,8 @@ def row_bytes(plan: JoinPlan, side: SidePlan, text_bytes: int = TEXT_BYTES) -> i
         BIGINT,
         *window,
     ]  # BIGINT: the position in Kafka
-    entry = _unsafe_bytes([*key, *window], text_bytes) + _WORD_BYTES
-    return _unsafe_bytes(value, text_bytes) + 2 * entry
+    entry = unsafe_bytes([*key, *window], text_bytes) + _WORD_BYTES
+    return unsafe_bytes(value, text_bytes) + 2 * entry
 
 
 def expected_ids(plan: JoinPlan, side: SidePlan, model: Model = MODEL) -> IdLoad | None:
@@ -230,7 +230,7 @@ def id_bytes(deduplication: Deduplication, text_bytes: int = TEXT_BYTES) -> int:
     """Uncompressed bytes of a stored id: its parts and the column that makes an id with a null
     unique, then the time at which it expires."""
     types = [part.type for part in deduplication.by]
-    return _unsafe_bytes([*types, BIGINT], text_bytes) + _unsafe_bytes([BIGINT], text_bytes)
+    return unsafe_bytes([*types, BIGINT], text_bytes) + unsafe_bytes([BIGINT], text_bytes)
 
 
 def _side_load(plan: JoinPlan, side: SidePlan, model: Model) -> SideLoad | None:
@@ -242,10 +242,8 @@ def _side_load(plan: JoinPlan, side: SidePlan, model: Model) -> SideLoad | None:
         if plan.table_side is not None and time is None:
             time, width = timedelta(), 0  # not stored
         rows = None if time is None else side.expected_rate * time.total_seconds()
-    elif (rows := side.table.expected_keys) is None:
+    elif (rows := table_rows(plan, side)) is None:
         return None
-    elif side.table.is_as_of:  # and the versions after the watermark of the stream
-        rows += side.expected_rate * plan.side(plan.streams[0]).watermark_delay.total_seconds()
     return SideLoad(
         rate=side.expected_rate,
         rows=rows,
@@ -255,6 +253,16 @@ def _side_load(plan: JoinPlan, side: SidePlan, model: Model) -> SideLoad | None:
         row_change_bytes=width * model.changes_per_byte,
         ids=expected_ids(plan, side, model),
     )
+
+
+def table_rows(plan: JoinPlan, table: SidePlan) -> float | None:
+    """Maximum number of rows of a table. None: its number of keys is unknown."""
+    assert table.table is not None, "the side is a table"
+    rows, rate = table.table.expected_keys, table.expected_rate
+    if rows is None or rate is None or not table.table.is_as_of:
+        return rows
+    # With the versions after the watermark of the stream.
+    return rows + rate * plan.side(plan.streams[0]).watermark_delay.total_seconds()
 
 
 def stored_for(plan: JoinPlan, side: SidePlan) -> timedelta | None:
@@ -272,7 +280,8 @@ def watermark_lag(plan: JoinPlan) -> timedelta:
     return max(plan.side(side).watermark_delay for side in plan.streams)
 
 
-def _unsafe_bytes(types: Sequence[SqlType], text_bytes: int) -> int:
+def unsafe_bytes(types: Sequence[SqlType], text_bytes: int = TEXT_BYTES) -> int:
+    """Bytes of a row with columns of these types."""
     nulls = -(-len(types) // _FIELDS_A_WORD) * _WORD_BYTES
     return nulls + sum(_WORD_BYTES + _beyond(kind, text_bytes) for kind in types)
 

@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 
 from job.plan.capacity import AvailableResources
-from job.plan.explain_load import size
+from job.plan.explain_load import rounded, size
 from job.plan.join_operator import HEAP_SHARE, TABLE_SLOTS, slot_length
 from job.plan.plan import JoinPlan
+from job.plan.table_heap import LOADED_SHARE, TableHeap, table_heap
 from job.spec.durations import duration_text
 from job.spec.join_conditions import JoinOperator
+from job.spec.sides import Side
 
 
 def operator_lines(
@@ -26,6 +28,8 @@ def operator_lines(
         yield "slots", f"rows are read and leave the heap in {TABLE_SLOTS} slots, by key"
     yield "rows on the heap", _limit(plan, resources)
     yield "", "Beyond that, the slots that were used least are only in RocksDB"
+    if plan.table_side is not None:
+        yield from _table_lines(plan.table_side, table_heap(plan), resources)
 
 
 def _limit(plan: JoinPlan, resources: AvailableResources | None) -> str:
@@ -34,3 +38,26 @@ def _limit(plan: JoinPlan, resources: AvailableResources | None) -> str:
         return f"at most {share} of each JVM, for all {partitions} state partitions."
     of_each = size(resources.heap_bytes * HEAP_SHARE / partitions)
     return f"at most {of_each} for each of {partitions} state partitions ({share})."
+
+
+def _table_lines(
+    table: Side, of_rows: TableHeap | None, resources: AvailableResources | None
+) -> Iterator[tuple[str, str]]:
+    """Whether the heap has all rows of the table. `of_rows` None: unknown."""
+    if of_rows is None:
+        yield "rows of the table", f"set {table}.table.expected_keys for an estimate of their heap"
+        return
+    need = f"{rounded(of_rows.rows)} rows need about {size(of_rows.bytes)}"
+    needed, heap = f"{of_rows.heap_gib}g", None if resources is None else resources.heap_bytes
+    if heap is None:
+        yield "rows of the table", f"{need}: all of them are on the heap with"
+        yield "", f"STREAMJOIN_DRIVER_MEMORY={needed}, on a cluster spark.executor.memory"
+    elif (share := of_rows.loaded_share(heap)) == 1:
+        yield "rows of the table", f"{need}: all of them are on the heap"
+        return
+    else:
+        yield "rows of the table", f"{need}: after a start the heap has at most {share:.0%} of"
+        yield "", f"them (up to {LOADED_SHARE:.0%} of the limit), and all of them with"
+        yield "", f"STREAMJOIN_DRIVER_MEMORY={needed}"
+    yield "", "With less heap the results are the same, and the join is slower: it looks up"
+    yield "", "the other rows in RocksDB"

@@ -7,6 +7,7 @@ from job.plan.capacity import Load
 from job.plan.explain_load import rounded, size
 from job.plan.plan import JoinPlan
 from job.plan.side_plan import SidePlan
+from job.plan.table_heap import table_heap
 from job.spec.durations import duration_text
 from job.spec.sides import OTHER_SIDE, Side
 
@@ -143,6 +144,10 @@ def state_text(plan: JoinPlan, table: Side, load: Load | None) -> str:
         )
     if plan.stream_waits:
         kept = f"{kept}, and the {plan.streams[0]} rows that wait"
-    if load is None or load.rows is None or load.state_bytes is None:
+    of_rows = table_heap(plan)
+    if load is None or load.rows is None or load.state_bytes is None or of_rows is None:
         return f"{kept}; set {table}.table.expected_keys and expected_rate for an estimate"
-    return f"{kept}; about {rounded(load.rows)} rows, {size(load.state_bytes)} on disk"
+    return (
+        f"{kept}; about {rounded(load.rows)} rows, {size(load.state_bytes)} on disk; a heap of "
+        f"{of_rows.heap_gib}g has the whole table"
+    )

@@ -54,8 +54,8 @@ class TableSpec(Frozen):
     """Condition on the records that delete their key, e.g. `op = 'd'`. A record without a value (a
     tombstone) and a record on which `filter` is false delete it, too."""
     expected_keys: Annotated[int, Field(gt=0, strict=True)] | None = None
-    """Number of keys with a row. `streamjoin plan` uses it to estimate the state. It has no other
-    effect."""
+    """Number of keys with a row. `streamjoin plan` uses it to estimate the state and the heap that
+    it needs. It has no other effect."""
 
     def contradictions(self) -> Iterator[str]:
         for name in ("before_first", "retention", "final"):

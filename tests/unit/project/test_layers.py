@@ -90,6 +90,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "result_checks",
         "result_sql",
         "capacity",
+        "table_heap",
         "fingerprint",
         "keys",
         "output_planner",
