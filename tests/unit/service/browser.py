@@ -1,7 +1,7 @@
 """A real Chromium, a real service and a small job."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -116,6 +116,12 @@ def open_tab(browser: Browser, url: str, **options: Any) -> Iterator[Tab]:
         yield tab
     finally:
         context.close()
+
+
+def has_more(page: Page, events: Sized, before: int) -> bool:
+    """Whether the handlers of the test have collected more events."""
+    page.evaluate("0")  # lets playwright process its events
+    return len(events) > before
 
 
 def with_answers(job: SmallJob) -> SmallJob:

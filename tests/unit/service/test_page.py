@@ -1,6 +1,5 @@
 """The status page in a real Chromium: its texts, its controls and its requests."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,14 @@ from job.errors import BusyError
 from job.protocol.control import control_socket
 from job.protocol.reports import ChangeRequestReport
 from job.protocol.results import FailuresResult, KeyExplanation, PlanResult
-from job.protocol.status import Failure, Phase, QueryState
+from job.protocol.status import Failure, QueryState
 from tests.polling import wait_until
 from tests.unit.service.browser import (
     JOIN,
     PATIENCE_MS,
     PHONE,
     SMALL_PHONE,
+    has_more,
     key_rows,
     open_tab,
     running,
@@ -29,8 +29,6 @@ from tests.unit.service.builders import NOW, SmallJob, broker_report
 
 pytestmark = pytest.mark.processes
 
-CONTROL = "c0ntr0l-c0ntr0l-c0ntr0l"
-READ = "read-read-read-read-read"
 # Runs if text becomes markup.
 MARKUP = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 APPEARANCES = {
@@ -39,8 +37,6 @@ APPEARANCES = {
     "phone": {"color_scheme": "light", "viewport": PHONE},
     "dark-small-phone": {"color_scheme": "dark", "viewport": SMALL_PHONE},
 }
-# Chromium logs each error response.
-LOGGED_BY_CHROMIUM = re.compile("Failed to load resource: the server responded with a status of")
 
 
 @pytest.mark.parametrize("appearance", APPEARANCES)
@@ -157,57 +153,6 @@ def test_foreign_text_never_becomes_markup(browser: Browser, url: str, job: Smal
         assert [] == tab.errors
 
 
-def test_query_is_paused_and_resumed_by_keyboard_with_a_token(
-    browser: Browser, path: Path, job: SmallJob, tmp_path: Path
-) -> None:
-    tokens = tmp_path / "tokens"
-    tokens.write_text(f"eve read {READ}\nada control {CONTROL}\n")
-    with serving_page(path, tokens_file=tokens) as url, open_tab(browser, url) as tab:
-        keyboard = tab.page.keyboard
-        tab.wait_for("problem", "A token is required")
-        assert "no data yet" == tab.text("age")
-        tab.page.clock.run_for(30_000)
-        assert 1 == sum("/v1/" in sent for sent in tab.requests)
-
-        tab.focus("token")
-        keyboard.insert_text(READ)
-        keyboard.press("Enter")
-        tab.wait_for("state", "RUNNING")
-        assert not tab.page.locator("#banner").is_visible()
-
-        assert tab.page.locator("#read-only").is_visible()
-        assert [] == tab.shown_commands()
-
-        keyboard.press("Control+A")
-        keyboard.insert_text(CONTROL)
-        keyboard.press("Enter")
-        tab.page.get_by_role("button", name="Pause").wait_for()
-        assert ["Pause", "Stop", "Restart"] == tab.shown_commands()
-        assert not tab.page.locator("#read-only").is_visible()
-        keyboard.press("Tab")
-        keyboard.press("Enter")
-        tab.page.get_by_role("dialog", name="Pause ad_attribution?").wait_for()
-        keyboard.press("Enter")  # Cancel has the focus
-        tab.page.locator("#confirm").wait_for(state="hidden")
-        assert [] == job.commands
-
-        keyboard.press("Enter")
-        keyboard.press("Tab")
-        keyboard.press("Enter")
-        tab.wait_for("state", "PAUSED")
-        assert ["Resume", "Stop"] == tab.shown_commands()
-        keyboard.press("Space")  # the focus has moved to Resume
-        keyboard.press("Tab")
-        keyboard.press("Space")
-        tab.wait_for("state", "RUNNING")
-
-        assert ["pause", "resume"] == [verb for verb, _ in job.commands]
-        assert {"ada@127.0.0.1"} == {by for _, by in job.commands}
-        stored = "[localStorage.length, sessionStorage.length, document.cookie, location.search]"
-        assert [0, 0, "", ""] == tab.page.evaluate(stored)
-        assert [] == [error for error in tab.errors if not LOGGED_BY_CHROMIUM.match(error)]
-
-
 def test_focus_is_visible(browser: Browser, url: str) -> None:
     with open_tab(browser, url) as tab:
         tab.wait_for("state", "RUNNING")
@@ -222,61 +167,6 @@ def test_focus_is_visible(browser: Browser, url: str) -> None:
             assert width >= 2, name
 
         assert {"Pause", "Stop", "Restart", "Show the partitions", "Explain", "Metrics"} <= stops
-
-
-def test_command_is_confirmed_and_can_be_cancelled(
-    browser: Browser, url: str, job: SmallJob
-) -> None:
-    effects = {
-        "Pause": "takes effect at once: Spark keeps running.",
-        "Restart": "with the present content of the spec file.",
-        "Stop": "Spark ends and frees its memory.",
-    }
-    with open_tab(browser, url) as tab:
-        tab.wait_for("state", "RUNNING")
-        for name, effect in effects.items():
-            tab.page.get_by_role("button", name=name, exact=True).click()
-            tab.page.get_by_role("dialog", name=f"{name} ad_attribution?").wait_for()
-            assert effect in tab.page.locator("#confirm-effect").inner_text()
-            tab.page.keyboard.press("Escape")
-            tab.page.locator("#confirm").wait_for(state="hidden")
-        assert [] == job.commands
-
-        tab.send("Stop")
-        tab.wait_for("state", "STOPPED")
-        assert ["stop"] == [verb for verb, _ in job.commands]
-        assert ["Resume"] == tab.shown_commands()
-
-
-def test_dialog_describes_the_end_of_the_batch_or_interval(
-    browser: Browser, url: str, job: SmallJob
-) -> None:
-    ends = [
-        (None, "exactly_once", "The query finishes its batch."),
-        (Phase.CATCH_UP, "exactly_once", "The query finishes its batch."),
-        (Phase.REAL_TIME, "at_least_once", "The query finishes its interval."),
-        (Phase.REAL_TIME, "exactly_once", "The query ends its interval at once. The next start"),
-    ]
-    with open_tab(browser, url) as tab:
-        for phase, delivery, end in ends:
-            job.current = job.current.model_copy(update={"phase": phase, "delivery": delivery})
-            tab.wait_for("since", phase.replace("_", " ") if phase else "since")
-            tab.wait_for("what", delivery.replace("_", " "))
-            tab.page.get_by_role("button", name="Stop", exact=True).click()
-            assert tab.page.locator("#confirm-effect").inner_text().startswith(end)
-            tab.page.keyboard.press("Escape")
-
-
-def test_refused_command_shows_the_reason_and_the_allowed_ones(
-    browser: Browser, url: str, job: SmallJob
-) -> None:
-    job.allowed = ("resume", "stop")
-    with open_tab(browser, url) as tab:
-        tab.send("Pause")
-
-        tab.wait_for("command_result", "pause: ")
-        assert "pause is not possible while the query is RUNNING" in tab.text("command_result")
-        assert "Allowed: resume, stop." in tab.text("command_result")
 
 
 def test_busy_lookup_shows_when_to_retry(browser: Browser, url: str, job: SmallJob) -> None:
@@ -383,12 +273,7 @@ def test_hidden_tab_sends_no_requests(browser: Browser, url: str) -> None:
 
         tab.page.evaluate(hide, False)
         wait_until(
-            lambda: _more(tab.page, tab.requests, before),
+            lambda: has_more(tab.page, tab.requests, before),
             PATIENCE_MS / 1000,
             "it sends requests again",
         )
-
-
-def _more(page, requests: list[str], before: int) -> bool:
-    page.evaluate("0")  # lets playwright process its events
-    return len(requests) > before
