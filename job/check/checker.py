@@ -89,9 +89,9 @@ def check(
         kafka = KafkaAdmin(access)
         if plan.has_topic_patterns:
             plan = with_matching_topics(plan, recorded.frozen, kafka)
-        partitions, error = find_topics(plan, kafka)
+        sizes, error = find_topics(plan, kafka)
         if error is None:
-            topics = check_found_topics(plan, kafka, partitions)
+            topics = check_found_topics(plan, kafka, sizes)
             plan = topics.plan_with_partitions(plan)
             report.findings += _rights(plan, kafka)
             report.findings += _written_topics(topics)
@@ -105,8 +105,8 @@ def check(
         report.findings.append(problem("topics", str(error)))
         return report
     for side in SIDES:
-        if partitions.keys() >= set(plan.side(side).topics.names):
-            report.findings += _input_settings(plan, plan.side(side), partitions, kafka)
+        if sizes.partitions.keys() >= set(plan.side(side).topics.names):
+            report.findings += _input_settings(plan, plan.side(side), sizes.partitions, kafka)
             _add_sample(report, plan, side, access, rows)
     report.findings += _both_sides(plan, report.measured, resources)
     return report

@@ -1,5 +1,7 @@
 """Creates the commit topic before the first batch, or checks the existing one."""
 
+from typing import Any
+
 import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
@@ -16,7 +18,13 @@ from job.kafka.clients import (
 )
 from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.security import KafkaAccess
-from job.kafka.topic_settings import alteration, bytes_max, too_small
+from job.kafka.topic_settings import (
+    TopicSettings,
+    alteration,
+    bytes_max,
+    replica_refusals,
+    too_small,
+)
 from job.plan.plan import JoinPlan
 from job.spec.output import Delivery
 
@@ -47,12 +55,12 @@ def create_commit_topic_if_used(plan: JoinPlan, kafka: KafkaAdmin) -> None:
         return
     client, topic = kafka.client, plan.output.commit_topic
     try:
-        partitions = _partitions(client, topic)
-        if partitions is None:
+        found = _partitions(client, topic)
+        if found is None:
             _create(client, plan)
             return
-        _check_partitions(partitions, plan)
-        _check_settings(client, plan)
+        _check_partitions(len(found), plan)
+        _check_settings(client, plan, found)
     except KafkaException as error:
         raise _refusal(error, plan, kafka.access) from error
 
@@ -67,12 +75,12 @@ def prepare_commit_topic(plan: JoinPlan, kafka: KafkaAdmin) -> None:
     client, topic = kafka.client, plan.output.commit_topic
     needed = _partitions_to_create(plan)
     try:
-        partitions = _partitions(client, topic)
-        if partitions is None:
+        found = _partitions(client, topic)
+        if found is None:
             _create(client, plan)
             return
-        _check_settings(client, plan)
-        if partitions < needed:
+        _check_settings(client, plan, found)
+        if len(found) < needed:
             added = client.create_partitions([NewPartitions(topic, needed)])
             answer(added[topic], _CREATE_SECONDS)
             _log.info("commit_topic_extended", topic=topic, partitions=needed)
@@ -86,8 +94,8 @@ def check_commit_topic_settings(plan: JoinPlan, kafka: KafkaAdmin) -> None:
     if plan.output.delivery is not Delivery.EXACTLY_ONCE:
         return
     try:
-        if _partitions(kafka.client, plan.output.commit_topic) is not None:
-            _check_settings(kafka.client, plan)
+        if (found := _partitions(kafka.client, plan.output.commit_topic)) is not None:
+            _check_settings(kafka.client, plan, found)
     except KafkaException as error:
         raise _refusal(error, plan, kafka.access) from error
 
@@ -99,21 +107,22 @@ def check_commit_topic(plan: JoinPlan, kafka: KafkaAdmin) -> None:
         return
     client = kafka.client
     try:
-        partitions = _partitions(client, plan.output.commit_topic)
-        if partitions is None:
+        found = _partitions(client, plan.output.commit_topic)
+        if found is None:
             created = client.create_topics([_new_topic(plan)], validate_only=True)
             answer(created[plan.output.commit_topic])
             return
-        _check_partitions(partitions, plan)
-        _check_settings(client, plan)
+        _check_partitions(len(found), plan)
+        _check_settings(client, plan, found)
     except KafkaException as error:
         raise _refusal(error, plan, kafka.access) from error
 
 
-def _partitions(client: AdminClient, topic: str) -> int | None:
+def _partitions(client: AdminClient, topic: str) -> list[Any] | None:
+    """None: the topic does not exist."""
     topics = client.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_SECONDS)
     try:
-        return len(answer(topics[topic]).partitions)
+        return list(answer(topics[topic]).partitions)
     except KafkaException as error:
         if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return None
@@ -167,7 +176,7 @@ def _check_partitions(partitions: int, plan: JoinPlan) -> None:
         )
 
 
-def _check_settings(client: AdminClient, plan: JoinPlan) -> None:
+def _check_settings(client: AdminClient, plan: JoinPlan, partitions: list[Any]) -> None:
     """A topic that is not compacted loses markers, or keeps them all."""
     topic = plan.output.commit_topic
     try:
@@ -186,6 +195,10 @@ def _check_settings(client: AdminClient, plan: JoinPlan) -> None:
     needed = _MARKER_BYTES_MAX if plan.real_time is None else _PART_BYTES_MAX
     if bytes_max(settings) < needed:
         raise TopicError(too_small(plan, "output.commit_topic", topic, settings, needed))
+    replicas = min(len(partition.replicas) for partition in partitions)
+    found = TopicSettings(topic, settings)
+    for refusal in replica_refusals(plan, "output.commit_topic", found, replicas):
+        raise TopicError(refusal)
 
 
 def _refusal(error: KafkaException, plan: JoinPlan, access: KafkaAccess) -> StreamjoinError:

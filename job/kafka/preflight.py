@@ -45,6 +45,16 @@ class TopicUse:
 
 
 @dataclass(frozen=True)
+class TopicSizes:
+    """Of the topics of a plan that exist."""
+
+    partitions: Mapping[str, int]
+    """Number of partitions of each topic."""
+    replicas: Mapping[str, int]
+    """Of each topic, the number of replicas of the partition with the fewest."""
+
+
+@dataclass(frozen=True)
 class TopicsSnapshot:
     """The topics of a plan, which `check_topics` has accepted."""
 
@@ -74,22 +84,20 @@ def check_topics(plan: JoinPlan, kafka: KafkaAdmin) -> TopicsSnapshot:
     broker refuses the login or denies access to a topic, TopicError if a topic does not exist, has
     too many partitions, or has settings with which the broker would refuse records.
     """
-    partitions, error = find_topics(plan, kafka)
+    sizes, error = find_topics(plan, kafka)
     if error is not None:
         raise error
-    return check_found_topics(plan, kafka, partitions)
+    return check_found_topics(plan, kafka, sizes)
 
 
-def check_found_topics(
-    plan: JoinPlan, kafka: KafkaAdmin, partitions: Mapping[str, int]
-) -> TopicsSnapshot:
-    """As `check_topics`. `partitions`: of `find_topics`, which has found no error."""
-    _check_partition_counts(plan, partitions)
+def check_found_topics(plan: JoinPlan, kafka: KafkaAdmin, sizes: TopicSizes) -> TopicsSnapshot:
+    """As `check_topics`. `sizes`: of `find_topics`, which has found no error."""
+    _check_partition_counts(plan, sizes.partitions)
     output = read_settings(kafka, plan.output.topic)
     letters = plan.dead_letter
     dead_letter = None if letters is None else read_settings(kafka, letters.topic)
-    check_settings(plan, output, dead_letter)
-    return TopicsSnapshot(kafka, partitions, output, dead_letter)
+    check_settings(plan, output, dead_letter, sizes.replicas)
+    return TopicsSnapshot(kafka, sizes.partitions, output, dead_letter)
 
 
 def _check_partition_counts(plan: JoinPlan, partitions: Mapping[str, int]) -> None:
@@ -127,16 +135,17 @@ def _sources(side: SidePlan) -> Iterator[TopicUse]:
 
 def find_topics(
     plan: JoinPlan, kafka: KafkaAdmin
-) -> tuple[dict[str, int], SecurityError | TopicError | None]:
-    """Number of partitions of each topic that exists, and an error with all topics that the job
-    cannot use; a SecurityError also has the other rights that are missing.
+) -> tuple[TopicSizes, SecurityError | TopicError | None]:
+    """Sizes of the topics that exist, and an error with all topics that the job cannot use; a
+    SecurityError also has the other rights that are missing.
 
     Raises BrokerError if no broker answers, or if a partition of a transaction has no leader: the
     start would end older transactions, and Kafka 4.3.1 would leave the partition out.
     """
     uses = _topic_uses(plan)
     answers, access = kafka.described({use.topic for use in uses}), kafka.access
-    missing, denied, partitions, without_leader = [], [], {}, []
+    missing, denied, without_leader = [], [], []
+    partitions, replicas = {}, {}
     for use in uses:
         try:
             description = answer(answers[use.topic])
@@ -150,6 +159,7 @@ def find_topics(
                 raise no_broker(access, error) from error
         else:
             partitions[use.topic] = len(description.partitions)
+            replicas[use.topic] = min(len(part.replicas) for part in description.partitions)
             allowed = description.authorized_operations
             # Brokers before 2.3 do not return operations.
             if allowed and not {_OPERATIONS[name] for name in use.operations} <= set(allowed):
@@ -176,9 +186,10 @@ def find_topics(
             f"`streamjoin topics create SPEC{_inputs_option(missing)}`, or with\n"
             + "\n".join(_creations(missing, access))
         )
+    sizes = TopicSizes(partitions, replicas)
     if not texts:
-        return partitions, None
-    return partitions, (SecurityError if denied else TopicError)("\n".join(texts))
+        return sizes, None
+    return sizes, (SecurityError if denied else TopicError)("\n".join(texts))
 
 
 def _inputs_option(missing: list[TopicUse]) -> str:

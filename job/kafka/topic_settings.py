@@ -45,12 +45,21 @@ def read_settings(kafka: KafkaAdmin, topic: str) -> TopicSettings:
 
 
 def check_settings(
-    plan: JoinPlan, output: TopicSettings, dead_letter: TopicSettings | None
+    plan: JoinPlan,
+    output: TopicSettings,
+    dead_letter: TopicSettings | None,
+    replicas: Mapping[str, int],
 ) -> None:
-    """Check the settings of output and dead-letter topic. Raises TopicError."""
+    """Check the settings of output and dead-letter topic. Raises TopicError.
+
+    `replicas`: of each topic, those of the partition with the fewest.
+    """
     refusals = output_refusals(plan, output.values)
+    refusals += replica_refusals(plan, "output.topic", output, replicas[output.topic])
     if dead_letter is not None:
         refusals += dead_letter_refusals(plan, dead_letter.values)
+        fewest = replicas[dead_letter.topic]
+        refusals += replica_refusals(plan, "dead_letter.topic", dead_letter, fewest)
     if refusals:
         raise TopicError("\n".join(refusals))
 
@@ -135,6 +144,28 @@ def dead_letter_refusals(plan: JoinPlan, settings: Settings) -> list[str]:
         smallest = DEAD_LETTER_BYTES_MIN
         refusals.append(too_small(plan, "dead_letter.topic", topic, settings, smallest))
     return refusals
+
+
+def replica_refusals(
+    plan: JoinPlan, field: str, settings: TopicSettings, replicas: int
+) -> list[str]:
+    """Refusal of a topic that never has the in-sync replicas that each write needs.
+
+    Brokers from 3.7 on need at most the replicas that a partition has (KAFKA-15583). Brokers before
+    3.6 are known by the setting that they lack. No setting distinguishes 3.6 from 3.7.
+    """
+    topic, values = settings.topic, settings.values
+    needed = int(values.get("min.insync.replicas", 1))
+    if needed <= replicas or "message.timestamp.before.max.ms" in values:
+        return []
+    change = alteration(plan, topic, f"min.insync.replicas={replicas}")
+    return [
+        (
+            f"{field}: {topic} has min.insync.replicas={needed} and a partition with only "
+            f"{replicas} replicas, so the broker refuses each record (NOT_ENOUGH_REPLICAS). Add "
+            f"replicas with kafka-reassign-partitions.sh, or run {change}"
+        )
+    ]
 
 
 def too_small(plan: JoinPlan, field: str, topic: str, settings: Settings, needed: int) -> str:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from deploy.local.kafka import EmbeddedKafka
 from job.change.known_offsets import check_not_compacted, check_same_topics
@@ -105,6 +106,23 @@ def test_settings_with_which_the_broker_refuses_records_are_all_named(kafka: Emb
         check_topics(join, admin)
     fields = [line.partition(":")[0] for line in str(refusal.value).splitlines()]
     assert ["output.key", "output.timestamp", "dead_letter.topic"] == fields
+
+
+def test_broker_needs_at_most_the_replicas_that_a_partition_has(kafka: EmbeddedKafka) -> None:
+    join, admin = joined(kafka, "replicas", output__topic="replicas.out")
+    kafka.create_topics([join.left.topic, join.right.topic])
+    settings = {"min.insync.replicas": "2"}
+    kafka.create_topics(["replicas.out"], config=settings)
+    commits = {**settings, "cleanup.policy": "compact"}
+    kafka.create_topics([join.output.commit_topic], partitions=3, config=commits)
+
+    check_topics(join, admin)
+    prepare_commit_topic(join, admin)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "acks": "all"})
+    errors: list[Any] = []
+    producer.produce("replicas.out", b"{}", on_delivery=lambda error, _: errors.append(error))
+    assert 0 == producer.flush(START_SECONDS)
+    assert [None] == errors
 
 
 def test_commit_topic_that_was_deleted_or_created_again_is_refused(kafka: EmbeddedKafka) -> None:

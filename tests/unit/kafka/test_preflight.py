@@ -9,6 +9,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException
 
 from job.dataflow.written import TopicLimits
+from job.delivery.commit_topic import check_commit_topic
 from job.delivery.topic_limits import limits_of
 from job.errors import BrokerError, TopicError
 from job.kafka import kafka_admin
@@ -43,6 +44,7 @@ class Client:
             "attributed": {"max.message.bytes": "2000", "cleanup.policy": "compact"},
             "dead": {"max.message.bytes": "20000"},
         }
+        self.replicas = {"attributed": [3, 3, 2, 3, 3]}
         self.requests: list[str] = []
 
     def poll(self, seconds: float) -> None:
@@ -56,8 +58,10 @@ class Client:
         if name not in self.partitions:
             return KafkaError.UNKNOWN_TOPIC_OR_PART
         leader = SimpleNamespace(id=1)
+        count = self.partitions[name]
         partitions = [
-            SimpleNamespace(id=number, leader=leader) for number in range(self.partitions[name])
+            SimpleNamespace(id=number, leader=leader, replicas=[leader] * replicas)
+            for number, replicas in enumerate(self.replicas.get(name, [1] * count))
         ]
         return SimpleNamespace(partitions=partitions, authorized_operations=None)
 
@@ -117,6 +121,31 @@ def test_broker_that_does_not_return_the_settings_is_an_error(
     client.settings["attributed"] = KafkaError._TIMED_OUT
     with pytest.raises(BrokerError, match="no broker answers at localhost:9092"):
         check_topics(PLAN, kafka)
+
+
+def test_topics_with_too_few_replicas_for_any_write_are_all_named(
+    client: Client, kafka: KafkaAdmin
+) -> None:
+    client.settings["attributed"]["min.insync.replicas"] = "3"
+    client.settings["dead"]["min.insync.replicas"] = "2"
+    with pytest.raises(TopicError) as refused:
+        check_topics(PLAN, kafka)
+    output, dead_letter = str(refused.value).splitlines()
+    assert (
+        "output.topic: attributed has min.insync.replicas=3 and a partition with only 2" in output
+    )
+    assert "dead_letter.topic: dead has min.insync.replicas=2" in dead_letter
+
+
+def test_commit_topic_with_too_few_replicas_for_any_write_is_refused(
+    client: Client, kafka: KafkaAdmin
+) -> None:
+    client.partitions["tested.commits"] = 3
+    client.settings["tested.commits"] = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
+    with pytest.raises(
+        TopicError, match=r"^output\.commit_topic: tested\.commits has min\.insync\.replicas=2"
+    ):
+        check_commit_topic(PLAN, kafka)
 
 
 def test_only_the_commit_topic_may_be_missing(client: Client, kafka: KafkaAdmin) -> None:

@@ -5,7 +5,12 @@ from typing import Any
 
 import pytest
 
-from job.kafka.topic_settings import dead_letter_refusals, output_refusals
+from job.kafka.topic_settings import (
+    TopicSettings,
+    dead_letter_refusals,
+    output_refusals,
+    replica_refusals,
+)
 from tests.unit.specs import plan
 
 # What Kafka 4.3 reports for a new topic.
@@ -101,3 +106,23 @@ def test_settings_that_cannot_be_read_are_not_refused() -> None:
     made = plan(**EVENT_TIME, on_bad_record=None, dead_letter={"topic": "dead"})
 
     assert [] == [*output_refusals(made, {}), *dead_letter_refusals(made, {})]
+
+
+@pytest.mark.parametrize(("needed", "replicas", "is_refused"), [(2, 1, True), (2, 2, False)])
+def test_topic_of_an_older_broker_has_the_replicas_that_each_write_needs(
+    needed: int, replicas: int, is_refused: bool
+) -> None:
+    older = {name: value for name, value in DEFAULTS.items() if ".before." not in name}
+    settings = TopicSettings("attributed", {**older, "min.insync.replicas": str(needed)})
+    refusals = replica_refusals(plan(), "output.topic", settings, replicas)
+
+    assert is_refused == bool(refusals)
+    for refusal in refusals:
+        assert refusal.startswith("output.topic: attributed has min.insync.replicas=2 and")
+        assert refusal.endswith("--topic attributed --add-config min.insync.replicas=1")
+
+
+def test_newer_broker_needs_at_most_the_replicas_that_a_partition_has() -> None:
+    settings = TopicSettings("attributed", {**DEFAULTS, "min.insync.replicas": "2"})
+
+    assert [] == replica_refusals(plan(), "output.topic", settings, 1)
