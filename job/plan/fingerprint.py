@@ -3,6 +3,7 @@
 Pure. checkpoint.py stores the fingerprint next to the checkpoint and refuses a start with another.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -21,7 +22,7 @@ from job.spec.sides import SIDES, Side
 from job.spec.source_topics import SourceTopics
 from job.spec.table import KAFKA_TIMESTAMP
 from job.spec.value_format import Format
-from job.spec.value_schema import Column, ValueSchema
+from job.spec.value_schema import ValueSchema
 from job.sql.questions import Columns, SqlError, SqlQuestions
 from job.sql.time_zones import UTC
 
@@ -30,10 +31,15 @@ STATE_FORMAT = "state_format"
 """Of the processor. It follows from other settings, by a rule that may change with a version."""
 _NONE = "none"
 _WITHIN = " within "
+_DELETE = ", delete "
 _TIME_ZONES = {f"{side}.time_zone" for side in SIDES}
 _SQL_FIELDS = {
     "join.condition",
-    *(f"{side}.{field}" for side in SIDES for field in ("key", "deduplicate", "event_time")),
+    *(
+        f"{side}.{field}"
+        for side in SIDES
+        for field in ("key", "deduplicate", "event_time", "state_columns", "table")
+    ),
 }
 
 
@@ -60,7 +66,6 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
         "join.condition": plan.condition.canonical if plan.condition else _NONE,
     }
     for side in (plan.side(name) for name in SIDES):
-        columns = ", ".join(_stored(side, column) for column in side.kept_columns)
         settings |= {
             _topic_field(side.side): side.topic,
             f"{side.side}.key": ", ".join(part.canonical for part in side.key),
@@ -70,7 +75,10 @@ def fingerprint(plan: JoinPlan) -> dict[str, str]:
         if plan.uses_event_times:
             settings[f"{side.side}.watermark_delay"] = duration_text(side.watermark_delay)
         if plan.stream_waits or plan.table_side in {None, side.side}:
-            settings[f"{side.side}.state_columns"] = columns
+            settings[f"{side.side}.state_columns"] = ", ".join(
+                column if definition is None else f"{column} = {definition}"
+                for column, definition in _state_columns(side)
+            )
         settings |= {f"{side.side}.{name}": text for name, text in _values(side).items()}
         if side.table is not None:
             settings[f"{side.side}.table"] = side.table.frozen
@@ -105,12 +113,25 @@ def _values(side: SidePlan) -> dict[str, str]:
     return settings
 
 
-def _stored(side: SidePlan, column: Column) -> str:
-    """A column of the state, and the definition of a computed one."""
+def _state_columns(side: SidePlan) -> list[tuple[str, str | None]]:
+    """Name and type of each column of the state, and the definition of a computed one."""
     defined = {each.name: each.value.canonical for each in side.computed}
-    if column.name not in defined or column.name == side.event_time:
-        return f"{column.name} {column.type}"
-    return f"{column.name} {column.type} = {defined[column.name]}"
+    return [
+        (
+            f"{each.name} {each.type}",
+            None if each.name == side.event_time else defined.get(each.name),
+        )
+        for each in side.kept_columns
+    ]
+
+
+def _pattern(columns: Sequence[tuple[str, str | None]]) -> re.Pattern[str]:
+    """Of the text of these columns, with a group for each definition."""
+    parts = (
+        re.escape(column) if definition is None else f"{re.escape(column)} = (.+)"
+        for column, definition in columns
+    )
+    return re.compile(", ".join(parts), re.DOTALL)
 
 
 def incompatible_changes(plan: JoinPlan, frozen: Mapping[str, str]) -> list[Change]:
@@ -172,27 +193,49 @@ def with_spelling_of(
             for side, of_side in sides.items()
         }
     )
-    return {
-        field: wanted[field]
-        if field in _SQL_FIELDS and _mean_the_same(text, wanted.get(field, _NONE), columns, sql)
-        else text
-        for field, text in frozen.items()
+    same = {
+        field
+        for field in _SQL_FIELDS & frozen.keys() & wanted.keys()
+        if frozen[field] != wanted[field]
+        and _mean_the_same(
+            _split(field, frozen[field], plan), _split(field, wanted[field], plan), columns, sql
+        )
     }
+    return {field: wanted[field] if field in same else text for field, text in frozen.items()}
 
 
-def _mean_the_same(frozen: str, wanted: str, columns: Columns, sql: SqlQuestions) -> bool:
-    if frozen == wanted or _NONE in (frozen, wanted):
+def _split(field: str, text: str, plan: JoinPlan) -> tuple[Sequence[str], str]:
+    """The lists of expressions in a setting, and the rest of its text."""
+    side, _, name = field.partition(".")
+    if name == "deduplicate":
+        expressions, _, rest = text.rpartition(_WITHIN)
+        return [expressions], rest
+    if name == "table":
+        rest, _, expressions = text.partition(_DELETE)
+        return [expressions], rest
+    if name == "state_columns":
+        columns = _state_columns(plan.left if side == "left" else plan.right)
+        found = _pattern(columns).fullmatch(text)
+        return (found.groups(), "") if found else ([], text)
+    return [text], ""
+
+
+def _mean_the_same(
+    frozen: tuple[Sequence[str], str],
+    wanted: tuple[Sequence[str], str],
+    columns: Columns,
+    sql: SqlQuestions,
+) -> bool:
+    if len(frozen[0]) != len(wanted[0]) or frozen[1] != wanted[1]:
         return False
-    (of_frozen, *within), (of_wanted, *wanted_within) = (
-        text.rsplit(_WITHIN, maxsplit=1) for text in (frozen, wanted)
-    )
     try:
-        trees = [
-            sql.analysis(f"struct({each})", columns).canonical for each in (of_frozen, of_wanted)
-        ]
+        return all(
+            sql.analysis(f"struct({one})", columns).canonical
+            == sql.analysis(f"struct({other})", columns).canonical
+            for one, other in zip(frozen[0], wanted[0], strict=True)
+        )
     except SqlError:  # not of the columns of this spec
         return False
-    return trees[0] == trees[1] and within == wanted_within
 
 
 def recorded_plan(plan: JoinPlan, frozen: Mapping[str, str]) -> JoinPlan:

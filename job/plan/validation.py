@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from job.errors import Problem, SpecError
 from job.plan.explain import explained
-from job.plan.fingerprint import incompatible_changes
+from job.plan.fingerprint import incompatible_changes, with_spelling_of
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
 from job.plan.sql_problems import read_spec
@@ -35,7 +35,7 @@ def validated(request: ValidationRequest, sql: SqlQuestions) -> ValidationResult
     return ValidationResult(
         problems=[],
         plan=explained(plan),
-        checkpoint_changes=None if request.frozen is None else _changes(plan, request.frozen),
+        checkpoint_changes=None if request.frozen is None else _changes(plan, request.frozen, sql),
     )
 
 
@@ -44,8 +44,8 @@ def invalid(problems: Iterable[Problem]) -> ValidationResult:
     return ValidationResult(problems=fields, plan=None, checkpoint_changes=None)
 
 
-def _changes(plan: JoinPlan, frozen: Mapping[str, str]) -> list[FrozenChange]:
+def _changes(plan: JoinPlan, frozen: Mapping[str, str], sql: SqlQuestions) -> list[FrozenChange]:
     return [
         FrozenChange(field=change.field, frozen=change.frozen, wanted=change.wanted)
-        for change in incompatible_changes(plan, frozen)
+        for change in incompatible_changes(plan, with_spelling_of(plan, frozen, sql))
     ]

@@ -6,6 +6,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.stream.Collectors;
 import org.antlr.v4.runtime.CharStreams;
 import org.antlr.v4.runtime.CommonTokenStream;
 import org.antlr.v4.runtime.ParserRuleContext;
@@ -108,6 +109,14 @@ final class SpecText {
       plain.append(isHidden ? " " : text.substring(start(text, token), end(text, token)));
     }
     return plain.toString().replaceAll("^ +| +$", "");
+  }
+
+  /** `text` with one space between its tokens. */
+  static String tokensOf(String text) {
+    return tokens(text).getTokens().stream()
+        .filter(each -> each.getChannel() == Token.DEFAULT_CHANNEL && each.getType() != Token.EOF)
+        .map(each -> text.substring(start(text, each), end(text, each)))
+        .collect(Collectors.joining(" "));
   }
 
   /** `text` with cast('…' AS TIMESTAMP) in place of each TIMESTAMP '…'. */

@@ -16,6 +16,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.function.UnaryOperator;
 import java.util.regex.PatternSyntaxException;
 import org.apache.spark.SparkThrowable;
 import org.apache.spark.sql.catalyst.analysis.FunctionRegistry$;
@@ -29,7 +30,6 @@ import org.apache.spark.sql.catalyst.expressions.EqualTo;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.In;
 import org.apache.spark.sql.catalyst.expressions.InSet;
-import org.apache.spark.sql.catalyst.expressions.LambdaFunction;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.Not;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -56,6 +56,9 @@ public final class SqlWorker {
           "RLike", "RegExpReplace", "RegExpExtract", "RegExpExtractAll", "RegExpInStr", "RegExpCount",
           "RegExpSubStr", "StringSplit", "Like", "ILike", "DateFormatClass", "GetTimestamp",
           "FromUnixTime", "ToUnixTimestamp", "UnixTimestamp");
+
+  private static final List<UnaryOperator<LogicalPlan>> FORMS =
+      List.of(SparkSql::replaced, UnaryOperator.identity());
 
   private SqlWorker() {}
 
@@ -168,7 +171,7 @@ public final class SqlWorker {
   private static ObjectNode analysis(
       String text, String zone, LogicalPlan stream, boolean isFilter) {
     parsed(text, InTimeZone.NAME);
-    String zoned = zone == null ? text : InTimeZone.sql(zone, SpecText.withCasts(text));
+    String zoned = zoned(text, zone);
     LogicalPlan analyzed = SPARK.analyzed(SparkSql.parsed(zoned), stream, isFilter);
     Expression tree = SparkSql.expression(analyzed);
     String sql = zone != null && InTimeZone.isNeeded(tree) ? zoned : text;
@@ -178,7 +181,8 @@ public final class SqlWorker {
     SparkSql.expressions(optimized).forEach(SqlWorker::checkPatterns);
 
     ObjectNode answer = JSON.createObjectNode().put("text", text).put("sql", sql);
-    answer.put("type", tree.dataType().json()).put("canonical", canonical(analyzed, text));
+    answer.put("type", tree.dataType().json());
+    answer.put("canonical", canonical(analyzed, text, zone, stream, isFilter));
     Expression computed = isFilter ? tree : SparkSql.expression(optimized);
     // The optimizer replaces an expression by a constant even if it contains a column.
     answer.put("is_constant", computed instanceof Literal).put("compares", compares(computed));
@@ -224,18 +228,39 @@ public final class SqlWorker {
   }
 
   /**
-   * One text for all spellings, as Spark writes the expression without synonyms of functions;
-   * `written` for one with lambda functions, whose variables Spark does not name.
+   * One text for all spellings that Spark reads as the same expression again: as Spark writes the
+   * expression that it runs, without synonyms of functions; else as Spark writes the analyzed one;
+   * else the tokens of `text`. `zone` as for `analysis`.
    */
-  private static String canonical(LogicalPlan analyzed, String written) {
-    Expression tree = SparkSql.expression(SparkSql.replaced(analyzed));
-    return isUnnamed(tree) ? written : tree.sql();
+  private static String canonical(
+      LogicalPlan analyzed, String text, String zone, LogicalPlan stream, boolean isFilter) {
+    for (UnaryOperator<LogicalPlan> form : FORMS) {
+      Expression tree = plain(SparkSql.expression(form.apply(analyzed)));
+      String written = tree.sql();
+      try {
+        parsed(written, InTimeZone.NAME);
+        LogicalPlan again = SPARK.analyzed(SparkSql.parsed(zoned(written, zone)), stream, isFilter);
+        Expression read = plain(SparkSql.expression(form.apply(again)));
+        if (read.semanticEquals(tree) && read.sql().equals(written)) {
+          return written;
+        }
+      } catch (Exception error) { // what Spark writes is not always SQL
+      }
+    }
+    return SpecText.tokensOf(text);
   }
 
-  private static boolean isUnnamed(Expression tree) {
-    tree.unsetTagValue(FunctionRegistry$.MODULE$.FUNC_ALIAS());
-    return tree instanceof LambdaFunction
-        | SparkSql.children(tree).stream().filter(SqlWorker::isUnnamed).count() > 0;
+  /** Without synonyms of functions, and without casts to the same type, which Spark adds. */
+  private static Expression plain(Expression tree) {
+    Expression plain = (Expression) tree.mapChildren(child -> plain((Expression) child));
+    plain.unsetTagValue(FunctionRegistry$.MODULE$.FUNC_ALIAS());
+    boolean isNeedless =
+        plain instanceof Cast cast && cast.child().dataType().equals(cast.dataType());
+    return isNeedless ? ((Cast) plain).child() : plain;
+  }
+
+  private static String zoned(String text, String zone) {
+    return zone == null ? text : InTimeZone.sql(zone, SpecText.withCasts(text));
   }
 
   /** Whether the expression compares columns that Spark does not cast with constants. */

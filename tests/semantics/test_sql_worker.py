@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import psutil
@@ -15,6 +15,8 @@ from job.sql.json_types import fields_of_json
 from job.sql.worker import CostError, SqlWorker
 from tests.polling import wait_until
 from tests.processes import is_stopped
+from tests.semantics.sql_fuzz import COLUMNS as FUZZ_COLUMNS
+from tests.semantics.sql_fuzz import SqlFuzz
 
 COLUMNS = {
     "k": "INT", "n": "BIGINT", "x": "DOUBLE", "s": "STRING", "d": "DECIMAL(6,2)",
@@ -41,10 +43,10 @@ def worker() -> Iterator[SqlWorker]:
         yield worker
 
 
-def analysis(worker: SqlWorker, sql: str, **options: bool) -> dict[str, Any]:
-    columns = list(COLUMNS.items())
-    question = {"kind": "expression", "sql": sql, "columns": columns, "filter": False, **options}
-    return worker.ask(question)
+def analysis(
+    worker: SqlWorker, sql: str, columns: Sequence[tuple[str, str]] = tuple(COLUMNS.items())
+) -> dict[str, Any]:
+    return worker.ask({"kind": "expression", "sql": sql, "columns": columns, "filter": False})
 
 
 def names(worker: SqlWorker, text: str) -> list[str]:
@@ -149,26 +151,74 @@ def test_every_function_of_spark_is_allowed_or_refused_with_a_reason(worker: Sql
     assert refused[None] > 340
 
 
-def test_examples_of_the_allowed_functions_pass_and_of_the_others_do_not(worker: SqlWorker) -> None:
-    """Spark's own examples, of its documentation. A function whose call Spark replaces by other
-    classes and methods is allowed only if these are."""
-    unlike: list[str] = []
-    ran: Counter[bool] = Counter()
+def examples(worker: SqlWorker) -> Iterator[tuple[dict[str, Any], str]]:
+    """Functions of Spark, each with the examples of its documentation."""
     for function in worker.ask({"kind": "functions"})["functions"]:
         for text in re.findall(r"SELECT (.*?);", function["examples"], re.DOTALL):
             sql = text.replace("_FUNC_", function["name"])
-            if NO_EXPRESSION.search(sql):
-                continue
-            answer = analysis(worker, sql)
-            is_refused = "refused" in answer
-            ran[is_refused] += 1
-            may_be_called = function["refused"] is None and sql not in REFUSED_EXAMPLES
-            if may_be_called == is_refused:
-                unlike.append(f"{sql} -> {answer}")
+            if not NO_EXPRESSION.search(sql):
+                yield function, sql
+
+
+def test_examples_of_the_allowed_functions_pass_and_of_the_others_do_not(worker: SqlWorker) -> None:
+    """A function whose call Spark replaces by other classes and methods is allowed only if these
+    are."""
+    unlike: list[str] = []
+    ran: Counter[bool] = Counter()
+    for function, sql in examples(worker):
+        answer = analysis(worker, sql)
+        is_refused = "refused" in answer
+        ran[is_refused] += 1
+        may_be_called = function["refused"] is None and sql not in REFUSED_EXAMPLES
+        if may_be_called == is_refused:
+            unlike.append(f"{sql} -> {answer}")
 
     assert [] == unlike
     assert ran[False] > 500
     assert ran[True] > 30
+
+
+def test_canonical_text_is_the_sql_of_the_same_expression(worker: SqlWorker) -> None:
+    """A checkpoint freezes the text, and a start reads it again."""
+    unlike: list[str] = []
+    read: Counter[bool] = Counter()
+    fuzz = SqlFuzz(38, ("t",))
+    texts = {sql for function, sql in examples(worker) if function["refused"] is None}
+    for sql in [*sorted(texts), *(fuzz.expression().replace("t.", "t_") for _ in range(300))]:
+        columns = [(f"t_{name}", kind) for name, kind in FUZZ_COLUMNS.items()]
+        answer = analysis(worker, sql, columns=columns)
+        read["canonical" in answer] += 1
+        if "canonical" in answer:
+            again = analysis(worker, answer["canonical"], columns=columns)
+            if any(again.get(name) != answer[name] for name in ("canonical", "type")):
+                unlike.append(f"{sql} -> {answer['canonical']} -> {again}")
+
+    assert [] == unlike
+    assert read[True] > 600
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "unlike"),
+    [
+        ("UCASE(s)", "upper( s )", "lower(s)"),
+        ("coalesce(k, 1)", "NVL(k, 1)", "nvl(k, 2)"),
+        ("cast(s AS STRING) || 'a'", "concat(s, 'a')", "concat('a', s)"),
+        ("t + interval 1 hour", "t + INTERVAL '1' HOUR", "t + interval 2 hours"),
+        # Spark runs these as expressions that it cannot read again.
+        ("base64(cast(s AS BINARY))", "BASE64(CAST(`s` as binary))", "base64(cast('' AS BINARY))"),
+        ("k BETWEEN 1 AND 2", "between(k,1,2)", "k between 1 and 3"),
+        # Spark writes these without their schema, or as other expressions.
+        ("from_json(s,'a INT')", "from_json(s, 'a INT')", "from_json(s, 'a STRING')"),
+        ("get(ar, k)", "get(ar,k)", "ar[k]"),
+        ("filter(ar,x->x > k)", "filter(ar, x -> x>k)", "filter(ar, x -> x < k)"),
+    ],
+)
+def test_spellings_have_one_canonical_text_and_other_expressions_another(
+    worker: SqlWorker, one: str, other: str, unlike: str
+) -> None:
+    texts = [analysis(worker, sql)["canonical"] for sql in (one, other, unlike)]
+
+    assert texts[0] == texts[1] != texts[2]
 
 
 def test_locale_and_time_zone_of_the_machine_change_no_answer(

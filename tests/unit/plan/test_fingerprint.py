@@ -15,6 +15,32 @@ from job.plan.fingerprint import (
 from tests.sql_worker import SQL
 from tests.unit.specs import plan
 
+OF_STREAM: dict[str, Any] = {
+    "left__key": ["coalesce(ad_id, 1)"],
+    "left__deduplicate": {"by": ["lower(campaign)"], "within": "1 hour"},
+    "left__columns": {
+        "country": "upper(campaign)",
+        "code": "base64(cast(campaign AS BINARY))",
+        "parts": "from_json(campaign, 'a INT')",
+    },
+    "left__event_time": "shown_at + interval 1 hour",
+    "join__condition": "right.user <> 'bot'",
+    "output__columns": {
+        "ad_id": "left.ad_id",
+        "country": "left.country",
+        "code": "left.code",
+        "a": "left.parts.a",
+    },
+}
+OF_TABLE: dict[str, Any] = {
+    "right__table": {"version": "latest", "delete": "user = 'gone'"},
+    "join__match_window": None,
+}
+STATE = (
+    "ad_id BIGINT, country STRING = {}, code STRING = BASE64(CAST(left_campaign AS BINARY)), "
+    "parts STRUCT<a: INT> = from_json(`left_campaign`,'a INT'), event_time TIMESTAMP"
+)
+
 
 @pytest.mark.parametrize(
     ("earlier", "now"),
@@ -46,16 +72,36 @@ def test_other_spelling_is_no_change_of_a_key(earlier: str, now: str) -> None:
         ("left.key", "COALESCE(`left_ad_id`, 1)", "COALESCE(`left_ad_id`, 2)"),
         ("left.deduplicate", "LOWER(`left_campaign`) within 1 hour", "`left_cost` within 1 hour"),
         ("left.deduplicate", "LOWER(`left_campaign`) within 1 hour", "no SQL within 1 hour"),
+        (
+            "left.deduplicate",
+            "LOWER(`left_campaign`) within 1 hour",
+            "LOWER(`left_campaign`) within 2 hours",
+        ),
+        ("left.event_time", "`left_shown_at`+INTERVAL 1 hour", "`left_shown_at`+INTERVAL 2 hour"),
+        ("left.state_columns", STATE.format("UPPER(left_campaign)"), STATE.format("left_campaign")),
+        (
+            "left.state_columns",
+            STATE.format("UCASE(left_campaign)"),
+            STATE.format("UCASE(left_campaign)").replace("ad_id BIGINT", "ad_id INT"),
+        ),
+        ("left.state_columns", STATE.format("UCASE(left_campaign)"), "ad_id BIGINT"),
+        (
+            "right.table",
+            "latest, delete `right_user`='gone'",
+            "latest, delete `right_user`='went'",
+        ),
+        ("right.table", "latest, delete `right_user`='gone'", "latest"),
+        (
+            "right.table",
+            "latest, delete `right_user`='gone'",
+            "as_of, delete `right_user`='gone'",
+        ),
     ],
 )
 def test_text_of_another_version_for_the_same_expression_is_no_change(
     field: str, recorded: str, other: str
 ) -> None:
-    made = plan(
-        left__key=["coalesce(ad_id, 1)"],
-        left__deduplicate={"by": ["lower(campaign)"], "within": "1 hour"},
-        join__condition="right.user <> 'bot'",
-    )
+    made = plan(**(OF_TABLE if field == "right.table" else OF_STREAM))
     frozen = fingerprint(made)
 
     assert recorded != frozen[field]
