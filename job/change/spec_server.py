@@ -1,6 +1,6 @@
 """Validates and plans the specs that clients send: `python -m job.change.spec_server`.
 
-Reads pickled requests from standard input, each with its limit of CPU seconds, and writes pickled
+Reads pickled requests from standard input, each with its limit of seconds, and writes pickled
 answers to standard output, each after its length. A spec of a client can need more resources than
 the job has: this process has limits, and no secrets.
 """
@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, BinaryIO
 
 from job.change.sent_spec import PlannedSpec, PlanRequest, plan_sent_spec
@@ -21,12 +22,15 @@ from job.plan.validation import ValidationRequest, invalid, validated
 from job.protocol.results import ValidationResult
 from job.settings import JobSettings, read_settings
 from job.sql.questions import SqlQuestions
-from job.sql.worker import SqlWorker
+from job.sql.worker import CostError, SqlWorker
 
 LENGTH_BYTES = 8
 # The most expensive specs of 64 kB need 90 MB of address space, including Python.
 _MEMORY_BYTES_MAX = 512 * 1024 * 1024
 _TOO_LARGE = f"needs more than {_MEMORY_BYTES_MAX:,} bytes of memory: make the spec smaller"
+_NOT_CHECKED = "is not checked: other expressions need too much time; simplify them first"
+# The rest of the call's time is for the other work on its spec.
+_SHARE_OF_SQL = 0.8
 # The batches of the query have priority.
 _NICENESS = 10
 
@@ -97,19 +101,29 @@ def _requests(source: BinaryIO) -> Iterator[tuple[float, Request]]:
             return
 
 
+def _ask(
+    worker: SqlWorker, limits: _Limits, deadline: float, question: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """CostError at the deadline, which is before that of the call: the client gets the field of the
+    expression that takes too long."""
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
+        raise CostError(_NOT_CHECKED)
+    with limits.lifted():
+        return worker.ask(question, seconds=seconds)
+
+
 def main() -> None:
     os.nice(_NICENESS)
     limits = _Limits()
     with SqlWorker(read_settings(JobSettings).jars) as worker:
         worker.start()
 
-        def ask(question: Mapping[str, Any]) -> Mapping[str, Any]:
-            with limits.lifted():
-                return worker.ask(question)
-
-        for cpu_seconds, request in _requests(sys.stdin.buffer):
+        for seconds, request in _requests(sys.stdin.buffer):
+            deadline = time.monotonic() + _SHARE_OF_SQL * seconds
+            ask = partial(_ask, worker, limits, deadline)
             try:
-                with limits.set(cpu_seconds):
+                with limits.set(seconds):
                     answer = _answer(request, SqlQuestions(ask))
             except MemoryError:
                 answer = _too_large(request)

@@ -83,6 +83,10 @@ _MESSAGES: dict[str, Callable[[ErrorDetails], str]] = {
     "list_type": lambda _: "must be a list, e.g. [ad_id]",
     "bool_parsing": lambda _: "must be true or false",
     "string_too_short": lambda _: "must not be empty",
+    "string_too_long": lambda detail: (
+        f"has {len(detail['input']):,} characters and must have at most "
+        f"{detail['ctx']['max_length']:,}: shorten it"
+    ),
     "greater_than": lambda detail: f"must be greater than {detail['ctx']['gt']:g}",
     "finite_number": lambda _: "must be a finite number",
     "float_type": lambda _: "must be a number",

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -57,8 +58,9 @@ class SqlWorker:
     ) -> None:
         self.close()
 
-    def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer, a JSON document as the question.
+    def ask(self, question: Mapping[str, Any], *, seconds: float | None = None) -> dict[str, Any]:
+        """The answer, a JSON document as the question. `seconds`: time for it, if that is less than
+        the time of this worker.
 
         Kinds of questions:
 
@@ -83,24 +85,30 @@ class SqlWorker:
         `condition` and `parameters` of Spark's error. CostError, or SetupError if the process
         cannot run.
         """
+        within = self._seconds if seconds is None else min(seconds, self._seconds)
         with self._turn:
             was_running = self._process is not None
             try:
-                return self._answer(question)
+                return self._answer(question, within)
             except _EndedError:
                 # Something ended it since the last question, and with it the rows of simulations.
                 if was_running and question["kind"] != "run":
-                    return self._answer(question)
+                    return self._answer(question, within)
                 raise
 
-    def _answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
+    def _answer(self, question: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         process = self._running()
         assert process.stdin is not None
         assert process.stdout is not None
         try:
             process.stdin.write(json.dumps(question).encode() + b"\n")
             process.stdin.flush()
-            line = self._line(process.stdout)
+            line = self._line(process.stdout, seconds)
+        except TimeoutError:
+            self._end()
+            raise CostError(
+                f"Spark needed more than {seconds:.0f} s: {_remedy(question)}"
+            ) from None
         except OSError as error:
             line = b""
             cause: Exception | None = error
@@ -162,12 +170,15 @@ class SqlWorker:
             _MAIN,
         ]
 
-    def _line(self, output: IO[bytes]) -> bytes:
-        """A line with its end; a part of it at the deadline or at the end of the process."""
+    def _line(self, output: IO[bytes], seconds: float) -> bytes:
+        """A line with its end; a part of it at the end of the process. TimeoutError after `seconds`
+        without output."""
         line = bytearray()
         with selectors.DefaultSelector() as selector:
             selector.register(output, selectors.EVENT_READ)
-            while not line.endswith(b"\n") and selector.select(self._seconds):
+            while not line.endswith(b"\n"):
+                if not selector.select(seconds):
+                    raise TimeoutError
                 part = os.read(output.fileno(), 1 << 16)
                 if not part:
                     break
@@ -178,19 +189,21 @@ class SqlWorker:
         self, process: subprocess.Popen[bytes], line: bytes, question: Mapping[str, Any]
     ) -> SetupError:
         assert self._log is not None
-        remedy = "use fewer or smaller records" if question["kind"] == "run" else "simplify it"
         if b"OutOfMemoryError" in line:  # the JVM writes it to standard output
-            return CostError(f"Spark needed more than {self._heap_mb} MB of memory: {remedy}")
-        try:
+            needed = f"Spark needed more than {self._heap_mb} MB of memory"
+            return CostError(f"{needed}: {_remedy(question)}")
+        with suppress(subprocess.TimeoutExpired):  # it may have written something else
             process.wait(timeout=1)
-        except subprocess.TimeoutExpired:
-            return CostError(f"Spark needed more than {self._seconds:.0f} s: {remedy}")
         self._log.seek(0)
         output = self._log.read().decode(errors="replace").strip().splitlines()
         shown = f": {output[-1]}" if output else ""
         return _EndedError(
             f"the Java process that reads SQL ended with {process.returncode}{shown}"
         )
+
+
+def _remedy(question: Mapping[str, Any]) -> str:
+    return "use fewer or smaller records" if question["kind"] == "run" else "simplify it"
 
 
 def _environment() -> dict[str, str]:
