@@ -137,8 +137,8 @@ final class Eviction {
         continue;
       }
       rules.counts.removed[slot.side].add(1);
+      left--;
       if (rows.isMatched(row)) {
-        left--;
         continue;
       }
       if (rules.waits()) {
@@ -147,7 +147,6 @@ final class Eviction {
       } else {
         output.add(rules.unmatched(slot.side, rows.columns(row)));
       }
-      left--;
     }
     return left;
   }
