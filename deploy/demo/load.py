@@ -6,6 +6,7 @@ so that the demo detects wrong results.
 """
 
 import json
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -84,7 +85,7 @@ class Record(Protocol):
         """Whether the job must count it as a record with a null in its join key."""
 
 
-class _OfAnAd:
+class _OfAnAd(ABC):
     """A record whose key is its ad."""
 
     ad_id: int | None
@@ -98,8 +99,8 @@ class _OfAnAd:
         return self.ad_id is None
 
     @property
-    def fields(self) -> dict[str, object]:
-        raise NotImplementedError
+    @abstractmethod
+    def fields(self) -> dict[str, object]: ...
 
     @property
     def value(self) -> bytes:
