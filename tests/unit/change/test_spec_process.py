@@ -358,8 +358,9 @@ def test_expression_that_needs_too_much_memory_is_a_problem_of_its_field(
     assert [] == validate(specs).problems
 
 
+TAKES_YEARS = f"'{'a' * 60}!' rlike '(.*a){{25}}b'"
 HOSTILE = {
-    f"'{'a' * 60}!' rlike '(.*a){{25}}b'": "Spark needed more than",  # the constant takes years
+    TAKES_YEARS: "Spark needed more than",
     " and ".join(["left.cost = 1"] * 3_000): "has 53,995 characters and must have at most 10,000",
     "(" * 200 + "left.cost = 1" + ")" * 200: "is nested too deep",
     "left.cost" + " + left.cost" * 700 + " = 1": "is nested too deep",
@@ -377,8 +378,10 @@ def test_hostile_expression_is_a_problem_of_its_field_and_costs_the_processes_on
     for text, problem in HOSTILE.items():
         assert [] == validate(specs).problems
         hostile = request(spec_yaml(left__filter=text))
+        # A machine may be slow; only one of them takes all the time that it gets.
+        seconds = 10 if text == TAKES_YEARS else 60
 
-        answer = specs.validate(hostile, Event(), within_seconds=10)
+        answer = specs.validate(hostile, Event(), within_seconds=seconds)
 
         found = {each.field: each.message for each in answer.problems}
         if problem is None:
@@ -388,13 +391,12 @@ def test_hostile_expression_is_a_problem_of_its_field_and_costs_the_processes_on
 
 
 def test_fields_behind_a_hostile_one_are_not_checked(specs: SpecProcess) -> None:
-    text = next(iter(HOSTILE))
-    columns = {"ad_id": text, "cost": text, "user": text}
+    columns = dict.fromkeys(("ad_id", "cost", "user"), TAKES_YEARS)
     validate(specs)
     hostile = request(spec_yaml(output__columns=columns))
 
-    answer = specs.validate(hostile, Event(), within_seconds=5)
+    answer = specs.validate(hostile, Event(), within_seconds=10)
 
     found = {each.field: each.message for each in answer.problems}
-    assert "Spark needed more than 3 s" in found["output.columns.ad_id"]
+    assert "Spark needed more than" in found["output.columns.ad_id"]
     assert "is not checked" in found["output.columns.user"]
