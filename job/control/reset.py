@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import structlog
 
+from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.reset import reset_checkpoint
 from job.errors import ConflictError
 from job.plan.plan import JoinPlan
@@ -13,7 +14,7 @@ from job.protocol.reports import ResetReport
 from job.query.runtime import Resources
 from job.redaction import Redaction
 from job.spark.failures import failure_of
-from job.spec.start_positions import with_all_partitions
+from job.spec.start_positions import StartPositions, with_all_partitions
 
 _log = structlog.get_logger()
 
@@ -58,7 +59,7 @@ class Reset:
             checkpoint = self._resources.checkpoint()
             starts = self.report.starts
             if not (isinstance(starts.left, str) and isinstance(starts.right, str)):
-                starts = with_all_partitions(starts, checkpoint.offsets)
+                starts = with_all_partitions(starts, _next_positions(checkpoint))
             self._on_reset()  # If the reset fails, the next start may complete it.
             outcome["old_checkpoint"] = reset_checkpoint(checkpoint, starts, now)
         except Exception as error:
@@ -69,3 +70,11 @@ class Reset:
             self._resources.release()
         self.report = self.report.model_copy(update={**outcome, "completed_at": datetime.now(UTC)})
         _log.info("reset", **self.report.model_dump(mode="json"))
+
+
+def _next_positions(checkpoint: Checkpoint) -> StartPositions | None:
+    """Where the query would read on. None: at `start_from` of the spec."""
+    offsets = checkpoint.offsets
+    if offsets is None:  # no batch has ended, for example after another reset
+        return checkpoint.start_positions
+    return StartPositions(left=dict(offsets["left"]), right=dict(offsets["right"]))

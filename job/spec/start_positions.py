@@ -64,17 +64,20 @@ def start_options(
     }
 
 
-def with_all_partitions(
-    starts: StartPositions, read: Mapping[Literal["left", "right"], Mapping[int, int]] | None
-) -> StartPositions:
-    """`starts`, completed with the positions in `read`: Spark requires an offset per partition."""
-    if read is None:
+def with_all_partitions(starts: StartPositions, before: StartPositions | None) -> StartPositions:
+    """`starts`, whose offsets are completed with those in `before`: Spark requires an offset per
+    partition."""
+    if before is None:
         return starts
     return StartPositions(
-        left=_with_all_partitions(starts.left, read["left"]),
-        right=_with_all_partitions(starts.right, read["right"]),
+        left=_with_all_partitions(starts.left, before.left),
+        right=_with_all_partitions(starts.right, before.right),
     )
 
 
-def _with_all_partitions(start: SideStartPositions, read: Mapping[int, int]) -> SideStartPositions:
-    return start if isinstance(start, str) else {**read, **start}
+def _with_all_partitions(
+    start: SideStartPositions, before: SideStartPositions
+) -> SideStartPositions:
+    if isinstance(start, str) or isinstance(before, str):
+        return start
+    return {**before, **start}

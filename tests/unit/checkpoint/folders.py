@@ -4,6 +4,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from job.checkpoint.checkpoint import Checkpoint
+
+ROOT = "file:/c"
+
 
 class DocumentFolder:
     root = "file:/checkpoint"
@@ -86,3 +90,13 @@ class Folder:
 
     def remove(self, name: str) -> None:
         self._disk.change(lambda: self._disk.files.pop(self.path(name), None))
+
+
+def checkpoint_with(files: dict[str, Any]) -> tuple[Disk, Checkpoint]:
+    """A checkpoint with these files, by their names in its folder, and its disk."""
+    disk = Disk()
+    disk.files = {f"{ROOT}/{name}": content for name, content in files.items()}
+    checkpoint = object.__new__(Checkpoint)
+    folder: Any = Folder(disk, ROOT)
+    checkpoint.folder = folder
+    return disk, checkpoint

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from job.checkpoint.checkpoint import Checkpoint
 from job.checkpoint.cli import leased
 from job.checkpoint.reset import (
     check_no_reset_is_pending,
@@ -19,9 +18,8 @@ from job.checkpoint.reset import (
 )
 from job.errors import CheckpointError
 from job.spec.start_positions import StartPositions
-from tests.unit.checkpoint.folders import CrashError, Disk, Folder
+from tests.unit.checkpoint.folders import ROOT, CrashError, Disk, checkpoint_with
 
-ROOT = "file:/c"
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 ASIDE = "aside-2026-01-31T12-00-00Z"
 POSITIONS = StartPositions(left={0: 7, 1: 3}, right="latest")
@@ -53,15 +51,6 @@ NEW = {
     f"{ASIDE}/query/metadata": OLD["query/metadata"],
     f"{ASIDE}/query/offsets/0": OLD["query/offsets/0"],
 }
-
-
-def checkpoint_with(files: dict[str, Any]) -> tuple[Disk, Checkpoint]:
-    disk = Disk()
-    disk.files = {f"{ROOT}/{name}": content for name, content in files.items()}
-    checkpoint = object.__new__(Checkpoint)
-    folder: Any = Folder(disk, ROOT)
-    checkpoint.folder = folder
-    return disk, checkpoint
 
 
 def files(disk: Disk) -> dict[str, Any]:
