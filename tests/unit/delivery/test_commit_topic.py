@@ -27,7 +27,8 @@ def test_commit_topic_accepts_exactly_the_largest_marker(
     monkeypatch: pytest.MonkeyPatch, engine: str, limit: int, *, is_refused: bool
 ) -> None:
     settings = {"cleanup.policy": "compact", "max.message.bytes": str(limit)}
-    monkeypatch.setattr(commit_topic, "_partitions", lambda *_: 3)
+    partitions = [SimpleNamespace(replicas=[1])] * 3
+    monkeypatch.setattr(commit_topic, "_partitions", lambda *_: partitions)
     monkeypatch.setattr(commit_topic, "topic_settings", lambda *_: settings)
     kafka: Any = SimpleNamespace(client=None)
     made = plan(engine=engine, output__delivery="exactly_once")
