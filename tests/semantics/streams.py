@@ -13,7 +13,7 @@ from job.join.join import join_of
 from job.plan import tuning
 from job.plan.planner import join_plan
 from job.protocol.progress import BatchProgress, batch_progress
-from job.spark.watermark import pass_late_watermark, raise_watermark
+from job.spark.watermark import raise_watermark
 from job.spec.sides import SIDES
 from job.spec.spec import spec_from_yaml
 from tests.semantics.job_watermark import JobWatermark
@@ -95,7 +95,7 @@ class Stream:
     def _started(self) -> StreamingQuery:
         left, right = (self._records(self._spark, side) for side in SIDES)
         self.watermark = JobWatermark(self._plan)
-        join = join_of(self._spark, self._plan)
+        join = self._join = join_of(self._spark, self._plan)
         query = (
             dataflow(left, right, self._plan, join)
             .writeStream.foreachBatch(self._collect)
@@ -162,8 +162,7 @@ class Stream:
 
     def _collect(self, batch: DataFrame, batch_id: int) -> None:
         del batch_id
-        if self._plan.real_time is not None:
-            pass_late_watermark(self.watermark.query.result(), self._spark)
+        self._join.begin_batch(self.watermark.query.result(), self._spark)
         self._batches.append([tuple(row) for row in batch.collect()])
         self.watermark.batch_ended()
 

@@ -15,7 +15,7 @@ from job.plan.planner import join_plan
 from job.spark.executors import running_task_count
 from job.spark.state_stores import close_state_stores
 from job.spec.join_conditions import JoinType
-from job.spec.sides import OTHER_SIDE, Side
+from job.spec.sides import OTHER_SIDE, SIDES, Side
 from job.spec.spec import spec_from_yaml
 from tests.polling import wait_until
 from tests.semantics.streams import T0, Stream, record, spec_text
@@ -158,6 +158,36 @@ def test_rows_of_a_side_that_the_output_does_not_use_are_read(
     [row] = answer.rows
     assert (moment(1), "x") == (row.event_time, row.row["k"])
     assert join_type.endswith("_semi") == (row.offset is None)
+
+
+def test_rows_that_wait_for_their_version_and_its_versions_are_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = "table: {version: as_of, final: true}"
+    columns = "k: right.k, a: left.a, b: right.b"
+    text = spec_text(join_type="right_outer", join="", left_more=table, columns=columns)
+    stream = Stream(spark, tmp_path, text)
+    plan = join_plan(spec_from_yaml(text, {}), SQL, state_partitions=1)
+    states = StateReader(spark, plan, str(tmp_path / "checkpoint"))
+
+    def versions_and_rows() -> tuple[list[Any], list[tuple[Any, datetime | None]]]:
+        batch = last_batch(states)
+        table, rows = (
+            states.rows(side, ["x"], batch, limit=10, cancel=never()).rows for side in SIDES
+        )
+        return [row.row["a"] for row in table], [(row.row["b"], row.leaves_after) for row in rows]
+
+    versions = [{"k": "x", "t": T0 + 1000 * second, "a": second} for second in (1, 5, 40)]
+    stream.feed(left=versions, right=[{"k": "x", "t": T0 + 3_000, "b": 7}])
+    waiting = versions_and_rows()
+    later = {"k": "y", "t": T0 + 30_000}
+    results = stream.feed(left=[{**later, "a": 1}], right=[{**later, "b": 1}])
+    decided = versions_and_rows()
+    stream.stop()
+
+    assert ([1, 5, 40], [(7, moment(3))]) == waiting
+    assert [("x", 1, 7)] == [tuple(result.values()) for result in results]
+    assert ([5, 40], []) == decided
 
 
 def test_key_that_is_none_of_this_join_is_refused(reader: tuple[Stream, StateReader]) -> None:
