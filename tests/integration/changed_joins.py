@@ -12,13 +12,12 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from deploy.local.kafka import EmbeddedKafka
-from job.kafka.clients import NewPartitions, admin
 from job.spec.engine import Engine
 from job.spec.join_conditions import JoinOperator, JoinType
 from job.spec.sides import SIDES
 from tests.integration.failpoint import Failpoint
 from tests.integration.jobs import START_SECONDS, STATE_PARTITIONS, Job
-from tests.integration.topics import Received, consume_all
+from tests.integration.topics import Received, add_partitions, consume_all
 from tests.unit.specs import changed
 
 SPEC = """
@@ -153,10 +152,7 @@ class Topics:
 
     def add_partition(self) -> None:
         """To both input topics. Later rows are distributed over three partitions."""
-        client = admin({"bootstrap.servers": self.servers})
-        added = [NewPartitions(f"{self.name}.{side}", 3) for side in SIDES]
-        for future in client.create_partitions(added).values():
-            future.result(START_SECONDS)
+        add_partitions(self.servers, *(f"{self.name}.{side}" for side in SIDES), total=3)
 
     def feed_bad_record(self) -> None:
         """Produce a record on the left side whose value cannot be read."""

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewPartitions
 
 from deploy.local.kafka import EmbeddedKafka
 from job.protocol.status import JobStatus
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
+from tests.integration.topics import add_partitions
 from tests.integration.uneven import T0, Uneven
 from tests.polling import wait_until
 
@@ -98,10 +98,7 @@ class Sides:
         producer.abort_transaction(30)
 
     def add_partition(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
-        new = [NewPartitions(f"{self._topics}.{side}", 3) for side in ("left", "right")]
-        for future in admin.create_partitions(new).values():
-            future.result(30)
+        add_partitions(self.servers, f"{self._topics}.left", f"{self._topics}.right", total=3)
 
 
 def row(n: int, at: float) -> bytes:

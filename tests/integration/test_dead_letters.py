@@ -13,11 +13,10 @@ import pytest
 
 from deploy.local.kafka import EmbeddedKafka
 from job.dead_letters.headers import DeadLetter
-from job.kafka.clients import NewPartitions, admin
 from tests.integration.failpoint import Failpoint
-from tests.integration.jobs import START_SECONDS, Job
+from tests.integration.jobs import Job
 from tests.integration.jvms import SharedJvm
-from tests.integration.topics import Sent, consume_all, dead_letters, produce
+from tests.integration.topics import Sent, add_partitions, consume_all, dead_letters, produce
 from tests.unit.specs import changed
 
 T0 = 1_700_000_000_000
@@ -76,9 +75,8 @@ class Letters:
 
     def add_partition(self, part: str, number: int) -> None:
         """The topic then has the partitions 0 to `number`."""
-        client = admin({"bootstrap.servers": self.kafka.bootstrap_servers})
-        topic = f"{self.name}.{part}"
-        client.create_partitions([NewPartitions(topic, number + 1)])[topic].result(START_SECONDS)
+        servers = self.kafka.bootstrap_servers
+        add_partitions(servers, f"{self.name}.{part}", total=number + 1)
 
     def spec(self, **policy: Any) -> str:
         text = _SPEC.format(

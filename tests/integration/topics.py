@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec
 
 from deploy.local.kafka import EmbeddedKafka
 from job.dead_letters.headers import DeadLetter, dead_letter
@@ -45,6 +45,14 @@ class Received:
         identity = self.headers["streamjoin-id"]
         assert identity is not None
         return identity
+
+
+def add_partitions(bootstrap_servers: str, *topics: str, total: int) -> None:
+    """Each of the topics then has so many."""
+    client = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    new = [NewPartitions(topic, total) for topic in topics]
+    for added in client.create_partitions(new).values():
+        added.result(READ_SECONDS)
 
 
 def produce(bootstrap_servers: str, topic: str, records: Iterable[Any]) -> None:
