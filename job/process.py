@@ -113,7 +113,7 @@ def run_query(
     watch = BrokerWatch(
         plan,
         settings=lambda: librdkafka_settings(kafka_access(plan.bootstrap_servers, plan.security)),
-        read=lambda: stats.offsets,
+        read=lambda: stats.read_offsets,
         topics=lambda: stats.topics,
         compare_topics=identity.check,
         tails=stats.empty_tails,

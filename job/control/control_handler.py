@@ -116,7 +116,7 @@ class ControlHandler:
     def status(self) -> JobStatus:
         status, now = self._runner.status(), datetime.now(UTC)
         stopped = self._stopped_checkpoint(status.state)
-        read = self._stats.live_offsets if stopped is None else self._stored_offsets(stopped)
+        read = None if stopped is None else self._stored_offsets(stopped)
         totals = status.totals if stopped is None else _with_skipped(status.totals, stopped)
         status = status.model_copy(
             update={

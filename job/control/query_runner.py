@@ -251,8 +251,7 @@ class QueryRunner:
         """Return once the run has ended, or must end. Prepares a change that is requested."""
 
         def is_over() -> bool:
-            must_end = not self._should_run() or self._identity.failure is not None
-            return ended.done() or must_end
+            return ended.done() or not self._should_run() or self._identity.failure is not None
 
         while not is_over():
             self._machine.wait_until(lambda: is_over() or self._change.is_waiting)
@@ -292,7 +291,8 @@ class QueryRunner:
 
     def _should_run(self) -> bool:
         machine = self._machine
-        return not (machine.stop_requested or machine.restart_requested or self._must_end())
+        has_command = machine.stop_requested or machine.restart_requested
+        return not (has_command or self._starter.must_end or self._must_end())
 
     def _finish(self, running: RunningQuery, ended: "Future[None]") -> None:
         """End the query between two batches. Raises its failure if it has already ended."""

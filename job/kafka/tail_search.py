@@ -25,7 +25,9 @@ class TailSearch:
     def __init__(self) -> None:
         self._known: dict[Side, dict[int, tuple[int, int]]] = {side: {} for side in SIDES}
         self._before_records: dict[Side, dict[int, int]] = {side: {} for side in SIDES}
-        """Offsets after which a record was found. During an interval they stay the same."""
+        """Offsets after which a record was found."""
+        self._read: Offsets = {side: {} for side in SIDES}
+        """Next offsets to read at the last search."""
 
     def find(
         self,
@@ -35,13 +37,15 @@ class TailSearch:
         read: Offsets,
         ends: Offsets,
     ) -> Tails:
-        """The tails between the next offset to read and the end of a partition. A partition whose
-        tail is not known after two seconds is left out. Raises KafkaException."""
+        """The tails between the next offset to read and the end of a partition. Left out is a
+        partition of which the query has read something since the last search, or whose tail is not
+        known after two seconds. Raises KafkaException."""
         for side in SIDES:
             unread = {
                 number: (start, ends[side][number])
                 for number, start in read[side].items()
                 if start < ends[side].get(number, 0) <= start + _RECORDS_MAX
+                and self._read[side].get(number) == start
             }
             known = {
                 number: tail
@@ -59,6 +63,7 @@ class TailSearch:
                 known |= found
                 before |= {number: to_search[number][0] for number in with_records}
             self._known[side] = known
+        self._read = read
         return {side: dict(tails) for side, tails in self._known.items()}
 
 

@@ -23,6 +23,8 @@ from job.spec.spec import JoinSpec
 # per row than in batches, most of all until the JVM has compiled its code.
 RECORDS_BEHIND_MAX = 10_000
 BEHIND_MAX = timedelta(seconds=5)
+# An interval is interrupted that has been behind for this long, if its repetition repeats nothing.
+BEHIND_LONGEST = timedelta(seconds=30)
 # Shortest time of the catch-up that follows. It doubles each time, until an interval of full length
 # keeps up. In micro-batches the JVM has time to compile the code that the intervals have used.
 CATCH_UP_MIN = timedelta(seconds=20)

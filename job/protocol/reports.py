@@ -78,7 +78,7 @@ class BrokerReport(_Report):
         return self.left if side == "left" else self.right
 
     def with_read(self, read: Mapping[Side, Mapping[int, int]] | None) -> "BrokerReport":
-        """With the next offsets of the running interval. None: no interval runs."""
+        """With these next offsets, of a query that is stopped. None: with its own."""
         if read is None:
             return self
         sides: dict[str, SideOffsets] = {

@@ -44,7 +44,7 @@ from job.query.driver import (
     State,
     decide,
 )
-from job.query.pacing import Pacing
+from job.query.pacing import Lag, Pacing
 from job.query.query_hooks import QueryHooks
 from job.query.runtime import QueryRun
 from job.replay.replay import Replay, ReplayPhase
@@ -115,6 +115,11 @@ class ControlLoop:
         self._clock = clock
         self.next_phase = Phase.CATCH_UP
         """Phase of the next run, if this one ends by a decision of the driver."""
+        self.must_end = False
+        """Whether the run must end within its interval: the interval has no slot for a partition
+        that was added, or does not keep up."""
+        self._lag = Lag()
+        self._fell_behind_at: float | None = None
         self._requested: dict[Side, EndsRequested] = {}
         self._stats.partitions = state.partitions
         self._written: Partitions | None = state.partitions
@@ -131,6 +136,12 @@ class ControlLoop:
             if state.is_replaying and replay.possibly_late_records:
                 _log.warning("late_rows_unknown", records=replay.possibly_late_records)
 
+    @property
+    def next_pacing(self) -> Pacing:
+        """Pacing of the next run."""
+        pacing = self.state.pacing
+        return pacing if self._fell_behind_at is None else pacing.fell_behind(self._fell_behind_at)
+
     def raise_watermark(self, to_ms: int) -> None:
         """Raise the watermark between two batches, and within an interval.
 
@@ -143,6 +154,21 @@ class ControlLoop:
         if self._live is not None:
             self._live.offer(to_ms)
             self._stats.live_watermark_ms = max(to_ms, self._stats.live_watermark_ms)
+
+    def looked(self, live: Partitions) -> None:
+        """Called with all partitions and what the running interval has read of them."""
+        partitions, slots = {s: len(live.side(s)) for s in SIDES}, self.state.run.partitions
+        if not self.must_end and any(partitions[side] > slots[side] for side in SIDES):
+            _log.info("partitions_added", **partitions)
+            self.must_end = True
+        now, unread = self._clock(), live.unread
+        ends = live.records + unread
+        self._lag = self._lag.looked(now, unread, ends)
+        repeats_nothing = self._writer.can_be_interrupted
+        if not self.must_end and repeats_nothing and self._lag.is_too_long(now, unread, ends):
+            _log.info("interval_is_behind", unread_records=unread)
+            self._fell_behind_at = now
+            self.must_end = True
 
     def _is_near_end(self) -> bool:
         if self._live is None:
@@ -188,7 +214,8 @@ class ControlLoop:
 
     def close(self) -> None:
         self._closed.set()
-        self._stats.live_partitions, self._stats.live_watermark_ms = None, 0
+        self._stats.live_partitions = self._stats.settled_partitions = None
+        self._stats.live_watermark_ms = 0
         self._write()
         if self.state.run.phase is not None:
             with suppress(Exception):  # the JVM may be gone

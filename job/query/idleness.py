@@ -44,7 +44,7 @@ class SideTime:
     delay_ms: int
     idle_after_ms: int | None
     last_record_at_ms: int
-    """Time at which a batch with records was last seen. Initially the start of the run."""
+    """Time at which new records were last seen. Initially the start of the run."""
     newest_ms: int | None = None
     """Event time of the side by the rule in event_time/watermark.py."""
     all_read_before_ms: int | None = None
@@ -147,8 +147,8 @@ class RunIdleness:
         all_read = {side: topics.all_read_before(side) for side in SIDES}
         if self._stream_waits:  # rows of the stream wait for versions of the table
             all_read = dict.fromkeys(SIDES, _earlier(*all_read.values()))
-        offsets = stats.offsets
-        partitions = stats.partitions
+        offsets = stats.read_offsets
+        partitions = stats.settled_partitions or stats.partitions
         for side, time in self._sides.items():
             has_new_records = offsets is not None and (
                 self._offsets is None or offsets[side] != self._offsets[side]

@@ -60,13 +60,14 @@ class WatermarkLooks:
         now = self._before = Look(self._ends(), self._live.read())
         if ended.is_set():
             return
-        self._stats.live_partitions = state.partitions.with_read(now.read, now.ends)
+        live = self._stats.live_partitions = state.partitions.with_read(now.read, now.ends)
+        self._loop.looked(live)
         if before is None:
             return
         read = read_at_both(before.read, now.read)
         partitions = state.partitions.with_read(read, before.ends)
         ends = self._stats.empty_tails.cut_off(partitions.next_offsets, before.ends)
-        partitions = state.partitions.with_read(read, ends)
+        partitions = self._stats.settled_partitions = state.partitions.with_read(read, ends)
         to_ms = watermark_ms(partitions, state.run.delay_ms, state.run.waits_for)
         if to_ms is not None:
             self._loop.raise_watermark(to_ms)

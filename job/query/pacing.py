@@ -1,8 +1,8 @@
 """How long intervals last, and the catch-up between them, over all runs of the query. Pure.
 
 Between two intervals no record is read until Spark has planned and started the next one. In a new
-JVM this takes twice as long as later, because the JVM interprets most of this code. With intervals
-of one minute it would remain slow for minutes. So the first intervals are short if the topics have
+JVM this takes twice as long as later, because the JVM interprets most of this code. With long
+intervals it would remain slow for minutes. So the first intervals are short if the topics have
 records. In them the JVM compiles the code.
 
 On a busy machine the code is not compiled in time, and the rows of an interval wait longer and
@@ -14,7 +14,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Self
 
-from job.plan.real_time import CATCH_UP_MIN, CATCH_UP_MIN_LONGEST
+from job.plan.real_time import (
+    BEHIND_LONGEST,
+    CATCH_UP_MIN,
+    CATCH_UP_MIN_LONGEST,
+    RECORDS_BEHIND_MAX,
+    is_behind,
+)
 
 SHORT_INTERVAL = timedelta(seconds=1)
 """The first interval. Each of the next ones lasts twice as long as the one before."""
@@ -80,3 +86,26 @@ class Pacing:
         return replace(
             self, current=min(duration, self.full), short_intervals=self.short_intervals - 1
         )
+
+
+@dataclass(frozen=True)
+class Lag:
+    """The records that a running interval has not read yet."""
+
+    began_at: float | None = None
+    """Clock time since which too many are unread. None: few are."""
+    ends: int = 0
+    """Sum of the ends of both topics at that time."""
+
+    def looked(self, now: float, unread: int, ends: int) -> "Lag":
+        if unread <= RECORDS_BEHIND_MAX:
+            return Lag()
+        return self if self.began_at is not None else Lag(now, ends)
+
+    def is_too_long(self, now: float, unread: int, ends: int) -> bool:
+        """Whether the interval does not keep up."""
+        if self.began_at is None:
+            return False
+        took = timedelta(seconds=now - self.began_at)
+        received = ends - self.ends
+        return took >= BEHIND_LONGEST and is_behind(unread, received=received, duration=took)

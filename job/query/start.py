@@ -64,6 +64,11 @@ class QueryStarter:
         return Phase.LOADING_TABLE if loop.state.is_loading else loop.state.run.phase
 
     @property
+    def must_end(self) -> bool:
+        """Whether the running query must end now, and be started again."""
+        return self._running is not None and self._running.must_end
+
+    @property
     def table_records_left(self) -> int | None:
         """As JobStatus.table_records_left."""
         loop = self._running
@@ -174,7 +179,7 @@ class QueryStarter:
                 yield loop
             finally:
                 self._running = None
-                self._next_phase, self._pacing = loop.next_phase, loop.state.pacing
+                self._next_phase, self._pacing = loop.next_phase, loop.next_pacing
 
     def _in_intervals(self, run: QueryRun, state: State) -> State:
         """The state with the durations of the intervals of this JVM."""

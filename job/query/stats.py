@@ -88,6 +88,8 @@ class QueryStats:
         """Offsets and event times read of each partition, up to the last delivered batch."""
         self.live_partitions: Partitions | None = None
         """The same with what the running interval has read. None: no interval runs."""
+        self.settled_partitions: Partitions | None = None
+        """The same, with the event times of rows that have arrived at the join. None: not known."""
         self.live_watermark_ms = 0
         """Watermark of the running interval, if it has advanced."""
         self.empty_tails = EmptyTails()
@@ -245,14 +247,11 @@ class QueryStats:
                     self._retries = 0
 
     @property
-    def live_offsets(self) -> Offsets | None:
-        """Next offset to read of each partition, with what the running interval has read. None: no
-        interval runs."""
+    def read_offsets(self) -> Offsets | None:
+        """Next offset to read of each partition, with what the running interval has read. None:
+        unknown."""
         live = self.live_partitions
-        if live is None:
-            return None
-        offsets = live.next_offsets
-        return {side: self.empty_tails.passed(side, offsets[side]) for side in SIDES}
+        return self.offsets if live is None else live.next_offsets
 
     def count_rows_with(self, counter: RowCounter | None) -> None:
         """Take late rows and the growth of state from a counter. None: from Spark's progress."""
@@ -308,10 +307,8 @@ class QueryStats:
         at_ms = to_epoch_ms(datetime.now(UTC))
         with self._lock:
             last = self._batches[-1] if self._batches else None
-            offsets = self._offsets or {}
+            offsets = (self.read_offsets if live else self._offsets) or {}
         partitions = self.live_partitions or self.partitions
-        if live and self.live_partitions is not None:
-            offsets = self.live_partitions.next_offsets
         times = {side: event_time_of(partitions, side).ms for side in SIDES}
         watermarks = {
             side: None if ms is None or side not in delays_ms else ms - delays_ms[side]

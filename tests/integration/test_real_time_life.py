@@ -31,7 +31,7 @@ from tests.integration.real_time_topics import (
 )
 from tests.integration.test_one_query_per_name import second_jvm
 from tests.integration.test_real_time import jvm
-from tests.integration.topics import Sent, consume_all, dead_letters, produce
+from tests.integration.topics import Sent, add_partitions, consume_all, dead_letters, produce
 from tests.polling import wait_until
 from tests.unit.specs import changed
 
@@ -257,19 +257,30 @@ def test_transaction_at_the_end_of_a_quiet_partition_holds_nothing_back(
     kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     """Real-time mode reads no marker of a transaction and no aborted record, so its position stays
-    before them: the partition must count as read to its end."""
+    before them: the partition must count as read to its end. The interval does not end."""
     topics = Topics(
-        kafka, "transacted", "left_outer", tmp_path, idle_after="2 seconds", partitions=2
+        *(kafka, "transacted", "left_outer", tmp_path),
+        idle_after="2 seconds",
+        interval="1h",
+        delivery="exactly_once",
     )
     with Job(topics.spec(), tmp_path, jvm) as job:
-        wait_for_intervals(job)
+        run_id = wait_for_intervals(job).run_id
         topics.send_in_transactions([("quiet", 20, 1)], [("other", 20, 2)], partition=0)
         topics.send_in_transactions(*CLOSING, partition=1)
         topics.wait_for_results()
-        job.wait_for(
+        status = job.wait_for(
             lambda status: status.idle.get("right") and set(behind(status).values()) == {0},
             "the right side is idle, and all is read",
         )
+        assert run_id == status.run_id
+
+        add_partitions(kafka.bootstrap_servers, "transacted.left", "transacted.right", total=3)
+        pair = ("added", CLOSING_AT + 1, 3), ("added", CLOSING_AT + 1, 4)
+        topics.send_in_transactions([pair[0]], [pair[1]], partition=2)
+        topics.wait_for_results()
+        assert 0 == job.terminate()
+    assert topics.expected() == topics.results()
 
 
 def behind(status: JobStatus) -> dict[int, int]:

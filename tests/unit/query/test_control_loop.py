@@ -10,8 +10,15 @@ import structlog
 
 from job.errors import QueryError
 from job.event_time.interval import Interval
-from job.event_time.partitions import BatchRead, Offsets, Partitions, RecordedEventTimes
+from job.event_time.partitions import (
+    BatchRead,
+    Offsets,
+    Partition,
+    Partitions,
+    RecordedEventTimes,
+)
 from job.kafka.security import KafkaAccess
+from job.plan.real_time import BEHIND_LONGEST, RECORDS_BEHIND_MAX
 from job.protocol.status import Phase
 from job.query.control_loop import ControlLoop, first_state
 from job.query.pacing import Pacing
@@ -85,7 +92,9 @@ class World:
         event_times: RecordedEventTimes | None = None,
         cut: Interval | None = None,
         pacing: Pacing | None = None,
+        can_be_interrupted: bool = True,
     ) -> None:
+        self.now = 0.0
         self.stats, self.hooks = QueryStats(), Hooks()
         self.recorded: list[Interval] = []
         self.checkpoint: Any = SimpleNamespace(
@@ -104,10 +113,12 @@ class World:
             *(unused, the_plan, KafkaAccess("localhost:9092"), self.checkpoint, self.stats),
             self.resources,
         )
-        writer: Any = SimpleNamespace(delivered=lambda _: (0, {"committed": 3}))
+        writer: Any = SimpleNamespace(
+            delivered=lambda _: (0, {"committed": 3}), can_be_interrupted=can_be_interrupted
+        )
         state = first_state(the_plan, self.checkpoint, phase, replay, pacing or Pacing())
         hooks: Any = self.hooks
-        self.loop = ControlLoop(run, hooks, writer, state, clock=lambda: 0.0)
+        self.loop = ControlLoop(run, hooks, writer, state, clock=lambda: self.now)
         self.stopped = False
 
     def follow(self) -> None:
@@ -172,6 +183,53 @@ def test_intervals_keep_their_duration_if_spark_has_changed(has_changed: bool, c
         world.hooks.durations,
         [log["event"] for log in logs],
     )
+
+
+def live(unread: int, *, left: int = 0, partitions: int = 1) -> Partitions:
+    """What an interval has read if `left` records are in the left topic, of `partitions`."""
+    of_left = {number: Partition(0, 0) for number in range(1, partitions)}
+    return Partitions({0: Partition(left - unread, left), **of_left}, {0: Partition(10, 10)})
+
+
+def test_run_must_end_within_its_interval_once_a_topic_has_more_partitions() -> None:
+    world = World(Phase.REAL_TIME)
+    world.loop.looked(live(0))
+    assert not world.loop.must_end
+    world.loop.looked(live(0, partitions=2))
+    assert world.loop.must_end
+    assert 0 == world.loop.next_pacing.catch_up_until
+
+
+@pytest.mark.parametrize(
+    ("unread", "received", "can_be_interrupted", "ends"),
+    [
+        (2 * RECORDS_BEHIND_MAX, 0, True, True),
+        (2 * RECORDS_BEHIND_MAX, 0, False, False),  # its repetition would repeat results
+        (2 * RECORDS_BEHIND_MAX, 13 * RECORDS_BEHIND_MAX, True, False),  # that of four seconds
+        (RECORDS_BEHIND_MAX, 0, True, False),
+    ],
+)
+def test_run_must_end_within_its_interval_once_it_has_been_behind_for_long(
+    unread: int, received: int, can_be_interrupted: bool, ends: bool
+) -> None:
+    world = World(Phase.REAL_TIME, can_be_interrupted=can_be_interrupted)
+    first, longest = 10 * RECORDS_BEHIND_MAX, BEHIND_LONGEST.total_seconds()
+    world.loop.looked(live(unread, left=first))
+    world.now = longest - 0.1
+    world.loop.looked(live(unread, left=first + received))
+    assert not world.loop.must_end
+    world.now = longest
+    world.loop.looked(live(unread, left=first + received))
+    assert ends == world.loop.must_end
+    assert ends == (world.loop.next_pacing.catch_up_until > longest)
+
+
+def test_interval_that_has_caught_up_meanwhile_is_not_behind() -> None:
+    world = World(Phase.REAL_TIME)
+    for unread in (2 * RECORDS_BEHIND_MAX, 0, 2 * RECORDS_BEHIND_MAX):
+        world.now += BEHIND_LONGEST.total_seconds()
+        world.loop.looked(live(unread, left=10 * RECORDS_BEHIND_MAX))
+    assert not world.loop.must_end
 
 
 def test_run_ends_with_the_next_phase() -> None:

@@ -4,16 +4,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from job.event_time.partitions import BatchRead, Partitions
+from job.event_time.partitions import BatchRead, Partition, Partitions
 from job.event_time.watermark import watermark_ms as allowed_watermark_ms
 from job.query import idleness
 from job.query.idleness import IdleSides, RunIdleness, SideTime, watermark_ms
+from job.query.stats import QueryStats
 from job.spec.durations import milliseconds
 from job.spec.sides import SIDES, Side
 from tests.polling import wait_until
@@ -89,13 +91,15 @@ class World:
     now_ms: int = 0
     topic: dict[Side, list[int]] = field(default_factory=lambda: {"left": [], "right": []})
     """Event times in the order in which they arrived."""
-    offsets: dict[Side, dict[int, int]] = field(
+    read_offsets: dict[Side, dict[int, int]] = field(
         default_factory=lambda: {"left": {0: 0}, "right": {0: 0}}
     )
     polled: tuple[int, dict[Side, int]] | None = None
     """Time and end offsets of the last poll of the brokers."""
     partitions: Partitions = field(default_factory=Partitions.none)
     """What this run has read; determines the watermark."""
+    settled_partitions: None = None
+    """No interval runs."""
     watermark_ms: int = -(10**9)
     late: list[int] = field(default_factory=list)
 
@@ -139,24 +143,24 @@ class World:
     def batch(self, at_most: int) -> None:
         newest: dict[Side, int] = {}
         for side in SIDES:
-            begin = self.offsets[side][0]
+            begin = self.read_offsets[side][0]
             rows = self.topic[side][begin : begin + at_most]
             self.late += [row for row in rows if row <= self.watermark_ms]
-            self.offsets = {**self.offsets, side: {0: begin + len(rows)}}
+            self.read_offsets = {**self.read_offsets, side: {0: begin + len(rows)}}
             if rows:
                 newest[side] = T0_MS + max(rows)
         ends: dict[Side, dict[int, int]] = {side: {0: len(self.topic[side])} for side in SIDES}
         times: dict[Side, dict[int, int]] = {
             side: {0: newest[side]} if side in newest else {} for side in SIDES
         }
-        read = BatchRead(self.offsets, ends, times, newest)
+        read = BatchRead(self.read_offsets, ends, times, newest)
         self.partitions = self.partitions.after_batch(read)
         to_ms = allowed_watermark_ms(self.partitions, DELAY_MS)
         if to_ms is not None:
             self.watermark_ms = max(self.watermark_ms, to_ms - T0_MS)
 
     def all_read_before(self, side: Side) -> datetime | None:
-        if self.polled is None or self.offsets[side][0] < self.polled[1][side]:
+        if self.polled is None or self.read_offsets[side][0] < self.polled[1][side]:
             return None
         return T0 + timedelta(milliseconds=self.polled[0])
 
@@ -249,6 +253,22 @@ def test_rows_of_an_earlier_run_are_ignored() -> None:
     assert before == world.watermark_ms
 
 
+def test_side_becomes_idle_while_an_interval_runs() -> None:
+    """The last left row is ahead of the watermark until it has arrived at the join."""
+    stats, run = QueryStats(), RunIdleness(World({"left": None, "right": 10_000}).plan, T0)
+    topics: Any = SimpleNamespace(all_read_before=lambda _: now)
+    right = {0: Partition(3, 3, T0_MS)}
+    stats.settled_partitions = Partitions({0: Partition(3, 3, T0_MS - 2_000)}, right)
+    watermarks = []
+    for seconds, read in [(0, 3), (5, 3), (10, 9), (15, 9), (20, 12)]:
+        now = T0 + timedelta(seconds=seconds)
+        stats.live_partitions = Partitions({0: Partition(read, read, T0_MS + 10**6)}, right)
+        watermarks.append(watermark_ms(run.update(stats, topics, now)))
+
+    by_clock_ms = [T0_MS - DELAY_MS["right"] + 5_000 * polls for polls in (0, 1)]
+    assert [None, None, *by_clock_ms, T0_MS - 2_000 - DELAY_MS["left"]] == watermarks
+
+
 class Watermarks(list[int]):
     def __call__(self, to_ms: int) -> None:
         self.append(to_ms)
@@ -270,7 +290,7 @@ def idle_world() -> World:
     world.arrive("left", 0)
     world.batch(1)
     world.polled = 10**12, dict.fromkeys(SIDES, 1)
-    world.offsets = {side: {0: 1} for side in SIDES}
+    world.read_offsets = {side: {0: 1} for side in SIDES}
     return world
 
 

@@ -31,7 +31,9 @@ class Interval:
         delay_ms = {side: DELAY_MS for side in self.ends if side != waits_for}
         run = SimpleNamespace(delay_ms=delay_ms, waits_for=waits_for)
         loop: Any = SimpleNamespace(
-            state=SimpleNamespace(partitions=BEFORE, run=run), raise_watermark=self.raised.append
+            state=SimpleNamespace(partitions=BEFORE, run=run),
+            raise_watermark=self.raised.append,
+            looked=lambda _: None,
         )
         live: Any = SimpleNamespace(read=self._read)
         self._looks = WatermarkLooks(loop, self.stats, live, self._ends)

@@ -168,10 +168,10 @@ def test_event_times_of_a_running_interval_are_those_that_its_tasks_have_read() 
         # Partition 1 has a record that is not read, and no known event time.
         assert (expected_ms if left_end == 79 else None) == found["left"].event_time_ms
         assert 1_000 == found["right"].event_time_ms
-        assert stats.live_offsets == {"left": {0: 79, 1: 0}, "right": {0: 9}}
+        assert stats.read_offsets == {"left": {0: 79, 1: 0}, "right": {0: 9}}
 
     stats.live_partitions = None
-    assert stats.live_offsets is None
+    assert stats.read_offsets is None
     assert 1_000 == stats.event_times["left"].event_time_ms
 
 
