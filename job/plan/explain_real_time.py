@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from job.plan.plan import JoinPlan
 from job.plan.real_time import (
+    BEHIND_LONGEST,
     BEHIND_MAX,
     CATCH_UP_MIN,
     CAUGHT_UP_BATCH,
@@ -14,6 +15,7 @@ from job.plan.real_time import (
 )
 from job.spec.durations import duration_text
 from job.spec.output import Delivery
+from job.spec.sides import SIDES
 
 Line = tuple[str, str]
 
@@ -39,12 +41,26 @@ def engine_lines(plan: JoinPlan, real_time: RealTimePlan) -> Iterator[Line]:
         "",
         f"{least}, when an interval leaves more than {RECORDS_BEHIND_MAX:,} records unread, and",
     )
-    yield "", f"more than the topics receive in {behind}"
+    is_interrupted = plan.output.delivery is Delivery.EXACTLY_ONCE
+    longest = f" or for {duration_text(BEHIND_LONGEST)}" if is_interrupted else ""
+    yield "", f"more than the topics receive in {behind}, at its end{longest}"
     yield "slots", "one task slot for each partition of both topics, and one for each of the"
     yield "", f"{plan.state_partitions} state partitions, all at the same time: `streamjoin check`"
     yield "", "prints the number. With a local master the job sets them; a cluster must have"
     yield "", "as many cores, and one more for lookups"
+    yield from _crash_lines(plan, real_time)
     yield from _stop_lines(plan.output.delivery)
+
+
+def _crash_lines(plan: JoinPlan, real_time: RealTimePlan) -> Iterator[Line]:
+    interval = real_time.checkpoint_interval
+    yield "crash", f"the next start reads the records of up to {duration_text(interval)} again."
+    left, right = (plan.side(side).expected_rate for side in SIDES)
+    if left is None or right is None:
+        yield "", "Set expected_rate on both sides for their number"
+    else:
+        records = round((left + right) * interval.total_seconds())
+        yield "", f"At the expected rates these are {records:,} records"
 
 
 def _stop_lines(delivery: Delivery) -> Iterator[Line]:

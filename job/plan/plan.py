@@ -341,7 +341,7 @@ class JoinPlan:
     def spark_conf(self) -> Mapping[str, str]:
         partitions = {"spark.sql.shuffle.partitions": str(self.state_partitions)}
         files = tuning.CHECKPOINT_CONF.get(urlsplit(self.checkpoint).scheme or "file", {})
-        engine = {} if self.real_time is None else real_time.CONF
+        engine = {} if self.real_time is None else real_time.conf(self.output.delivery)
         is_stateless = self.table_side is not None and not self.stream_waits
         table = tuning.TABLE_CONF if is_stateless else {}
         conf = {**tuning.CONF, **tuning.FROZEN_CONF, **files, **engine, **table, **partitions}

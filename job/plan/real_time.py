@@ -45,9 +45,6 @@ SPARE_SLOTS = 3
 
 CONF: Mapping[str, str] = MappingProxyType(
     {
-        # A task hands its rows to the next stage at the latest after this; Spark's default of 50 ms
-        # is most of the latency (p50 47 ms, with 5 ms 6 to 10 ms).
-        "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "5",
         # A partition of the join without rows evicts rows, too.
         "spark.shuffle.manager.incremental": "streamjoin.TickingShuffleManager",
         # Executors report the rows of a running interval with it; Spark's default is 10 s.
@@ -61,6 +58,16 @@ CONF: Mapping[str, str] = MappingProxyType(
     }
 )
 """Spark conf in addition to that of tuning.py."""
+
+_HAND_OVER = "spark.shuffle.streaming.networkBufferMaxWaitTimeMs"
+# A task hands its rows to the next stage at the latest after this; Spark's default of 50 ms would
+# be most of the latency. With exactly-once delivery the transactions take ten times as long.
+_HAND_OVER_MS: Mapping[Delivery, str] = {Delivery.AT_LEAST_ONCE: "2", Delivery.EXACTLY_ONCE: "5"}
+
+
+def conf(delivery: Delivery) -> Mapping[str, str]:
+    return {**CONF, _HAND_OVER: _HAND_OVER_MS[delivery]}
+
 
 CATCH_UP_CONF: Mapping[str, str] = MappingProxyType(
     {

@@ -42,7 +42,7 @@ class RealTimeSpec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     checkpoint_interval: Annotated[PositiveDuration, AfterValidator(_supported_interval)] = (
-        timedelta(minutes=1)
+        timedelta(minutes=3)
     )
     """Time between two commits of state and offsets. Longer: fewer pauses, more records to
     repeat after a crash."""

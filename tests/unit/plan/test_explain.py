@@ -89,6 +89,8 @@ JOINS: dict[str, dict[str, Any]] = {
     },
     "real_time_exactly_once": {
         "engine": "real_time",
+        "left__expected_rate": 1_000,
+        "right__expected_rate": 1_000,
         "output__delivery": "exactly_once",
         "on_bad_record": None,
         "dead_letter": {"topic": "attributed.dead"},

@@ -19,12 +19,12 @@ def test_engine_is_micro_batch_unless_the_spec_names_another() -> None:
     assert Engine.REAL_TIME is plan(**REAL_TIME).engine
 
 
-def test_interval_is_a_minute_unless_the_spec_names_another() -> None:
+def test_interval_takes_three_minutes_unless_the_spec_names_another() -> None:
     default = plan(**REAL_TIME).real_time
     written = plan(engine="real_time", real_time={"checkpoint_interval": "5 seconds"}).real_time
 
     assert default is not None
-    assert timedelta(minutes=1) == default.checkpoint_interval
+    assert timedelta(minutes=3) == default.checkpoint_interval
     assert written is not None
     assert timedelta(seconds=5) == written.checkpoint_interval
 
