@@ -66,6 +66,9 @@ class SideTotals(_Value):
             update={"records": self.records + records, "event_time_max_ms": newest}
         )
 
+    def at_least(self, shown: Self) -> Self:
+        return self.model_copy(update={"records": max(self.records, shown.records)})
+
 
 class LiveFigures(_Value):
     """Figures of an interval of real-time mode that has not ended."""
@@ -167,6 +170,17 @@ class Totals(_Value):
                 ),
                 "output_records": self.output_records + live.written,
                 "late_rows": self.late_rows + live.late_rows,
+            }
+        )
+
+    def at_least(self, shown: Self) -> Self:
+        """Without a counter that is lower than in `shown`, as after an interval was interrupted."""
+        return self.model_copy(
+            update={
+                "output_records": max(self.output_records, shown.output_records),
+                "late_rows": max(self.late_rows, shown.late_rows),
+                "left": self.left.at_least(shown.left),
+                "right": self.right.at_least(shown.right),
             }
         )
 

@@ -65,7 +65,7 @@ class QueryStats:
         """Topics of each side, in the order in which the query reads the sides. `on_start` sets
         them with the topics that the start has found for a topic_pattern."""
         self._lock = threading.Lock()
-        self._totals = Totals()
+        self._totals = self._shown = Totals()
         self._batches: deque[BatchProgress] = deque(maxlen=BATCHES_KEPT)
         self._latency: tuple[list[BatchProgress], LatencyReport | None] = [], None
         self._failures: deque[Failure] = deque(maxlen=FAILURES_KEPT)
@@ -331,7 +331,9 @@ class QueryStats:
     @property
     def totals(self) -> Totals:
         with self._lock:
-            return self._totals if self._live is None else self._totals.with_live(self._live)
+            live = self._totals if self._live is None else self._totals.with_live(self._live)
+            self._shown = live.at_least(self._shown)
+            return self._shown
 
     @property
     def offsets(self) -> Offsets | None:

@@ -180,10 +180,10 @@ def test_rows_of_a_running_interval_count_until_its_report_replaces_them() -> No
     stats.batch(recorded(batchId=4))
     before = stats.totals
 
-    stats.interval_runs(5, LIVE, is_alive=True)
+    stats.interval_runs(5, LIVE.model_copy(update={"read": {"left": 1, "right": 2}}), is_alive=True)
     live = stats.totals
-    assert before.left.records + 70 == live.left.records
-    assert before.right.records + 20 == live.right.records
+    assert before.left.records + 1 == live.left.records
+    assert before.right.records + 2 == live.right.records
     assert before.output_records + 9 == live.output_records
     assert before.late_rows + 3 == live.late_rows
     assert FAR_AHEAD_MS == live.left.event_time_max_ms
@@ -191,6 +191,19 @@ def test_rows_of_a_running_interval_count_until_its_report_replaces_them() -> No
 
     stats.batch(recorded(batchId=5))
     assert 2 * before.left.records == stats.totals.left.records
+
+
+def test_no_counter_decreases_after_an_interval_was_interrupted() -> None:
+    """The catch-up that repeats it reads fewer records in its first batch."""
+    stats = QueryStats()
+    stats.interval_runs(5, LIVE, is_alive=True)
+    live = stats.totals
+    stats.batch(recorded(batchId=5))
+    after = stats.totals
+
+    assert (70, 20) == (after.left.records, after.right.records)
+    assert (live.output_records, live.late_rows) == (after.output_records, after.late_rows)
+    assert 1 == after.batches
 
 
 def test_late_figures_of_an_interval_that_has_been_reported_are_ignored() -> None:
