@@ -106,7 +106,7 @@ abstract class EvictingJoin extends JoinProcessor {
   /** Called when the task begins. The implicit key must be the key of the clock. */
   private void begin(long watermark) {
     slot = TransactionSlot.ofTask();
-    delivered = DeliveredRows.ofTask(rules.firstSide);
+    delivered = DeliveredRows.ofTask(rules.inputs);
     state.remove(delivered);
     startEviction(clock.get().next(), Math.max(watermark, offered()));
   }

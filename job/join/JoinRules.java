@@ -62,8 +62,7 @@ public final class JoinRules implements Serializable {
   /** The run of {@link LiveWatermark}. 0: the watermark does not advance within a batch. */
   final int liveRun;
 
-  /** Side of the spec that is LEFT here. */
-  final String firstSide;
+  final Inputs inputs;
 
   final RowCounts counts;
 
@@ -91,7 +90,7 @@ public final class JoinRules implements Serializable {
       boolean emitsPairs,
       boolean realTime,
       int liveRun,
-      String firstSide,
+      Inputs inputs,
       RowCounts counts,
       TableRules table) {
     this.keySchema = keySchema;
@@ -115,7 +114,7 @@ public final class JoinRules implements Serializable {
     this.emitsPairs = emitsPairs;
     this.realTime = realTime;
     this.liveRun = liveRun;
-    this.firstSide = firstSide;
+    this.inputs = inputs;
     this.counts = counts;
     this.table = table;
     firstStored = table == null || table.storesStream() ? LEFT : RIGHT;

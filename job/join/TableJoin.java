@@ -63,7 +63,7 @@ public final class TableJoin extends EvictingJoin {
     if (rules.table.storesStream()) {
       rowsArrive(key, times);
     } else if (delivered == null) { // The writer opens the slot after the task has begun.
-      delivered = DeliveredRows.ofTask(rules.firstSide);
+      delivered = DeliveredRows.ofTask(rules.inputs);
       if (rules.table.isAsOf) {
         lateWatermark = rules.realTime ? times.getCurrentWatermarkInMs() : LateWatermark.ofBatch();
         table.setJoinedUntil(lateWatermark);

@@ -142,12 +142,18 @@ def processor_join(
         _bound_condition(plan, types, spark),
         "none" if plan.pick is None else plan.pick.value,
         plan.join_type.anti_side is None or plan.checks.condition is not None,
-        *(as_interval, live_run, plan.inputs[0]),
+        *(as_interval, live_run, _inputs(plan, spark)),
         counts.java,
         _table_rules(plan, spark),
     )
     joined = DataFrame(helper.join(union._jdf, _strings(spark, names), rules), spark)
     return joined if has_letters else joined.drop(DEAD_LETTER)
+
+
+def _inputs(plan: JoinPlan, spark: SparkSession) -> Any:
+    sources = [plan.side(side).topics for side in plan.inputs]
+    topics = [_strings(spark, each.names if each.are_several else ()) for each in sources]
+    return java_class(spark, "Inputs")(plan.inputs[0], *topics)
 
 
 def _table_rules(plan: JoinPlan, spark: SparkSession) -> Any:

@@ -14,7 +14,6 @@ from job.plan import tuning
 from job.spec.durations import duration_text
 from job.spec.engine import CHECKPOINT_INTERVAL_MIN, Engine, RealTimeSpec
 from job.spec.output import Delivery
-from job.spec.sides import SIDES
 from job.spec.spec import JoinSpec
 
 # Micro-batches follow an interval that leaves more records unread than these, and more than the
@@ -140,14 +139,6 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
     """Problems of a spec that its engine cannot run."""
     if spec.engine is not Engine.REAL_TIME:
         return
-    for side, written in zip(SIDES, (spec.left, spec.right), strict=True):
-        if written.source_topics.are_several:
-            yield Problem(
-                f"{side}.{'topics' if written.topic_pattern is None else 'topic_pattern'}",
-                str(written.source_topics),
-                "reads several topics, which engine real_time does not support: set one topic in "
-                f"{side}.topic, or use engine micro_batch",
-            )
     settings = spec.real_time or RealTimeSpec()
     if spec.output.delivery is Delivery.AT_LEAST_ONCE and settings.has_commit_interval:
         yield Problem(

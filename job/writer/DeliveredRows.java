@@ -13,7 +13,8 @@ import java.util.Set;
  * result has become a dead letter could also have a result, and the other way round.
  */
 public final class DeliveredRows {
-  static final DeliveredRows NOTHING = new DeliveredRows(Set.of(), Long.MIN_VALUE, "left");
+  static final DeliveredRows NOTHING =
+      new DeliveredRows(Set.of(), Long.MIN_VALUE, Inputs.OF_ONE_TOPIC_EACH);
 
   /** Ends the id of the dead letter of a late row. */
   private static final String LATE_SUFFIX = "/late";
@@ -26,28 +27,25 @@ public final class DeliveredRows {
 
   private final List<Set<Long>> unmatched = List.of(new HashSet<>(), new HashSet<>());
 
-  /**
-   * @param ids of results and dead letters (job/plan/result_id.py, job/dataflow/sides.py)
-   * @param firstSide the side of the spec that is the left one of the join
-   */
-  public DeliveredRows(Set<String> ids, long watermark, String firstSide) {
+  /** @param ids of results and dead letters (job/plan/result_id.py, job/dataflow/sides.py) */
+  public DeliveredRows(Set<String> ids, long watermark, Inputs inputs) {
     this.watermark = watermark;
     for (String id : ids) {
       int bar = id.indexOf('|');
       if (bar < 0 && id.endsWith(LATE_SUFFIX)) {
-        addLetter(id.split("/"), firstSide);
+        addLetter(id.split("/"), inputs);
       } else if (bar > 0 && (bar == id.length() - 1 || id.charAt(bar + 1) == '/')) {
-        unmatched.get(sideOf("left", firstSide)).add(position(id.substring(0, bar)));
+        addUnmatched(inputs.sideOf("left"), id.substring(0, bar), inputs);
       } else if (bar == 0) {
-        unmatched.get(sideOf("right", firstSide)).add(position(id.substring(1)));
+        addUnmatched(inputs.sideOf("right"), id.substring(1), inputs);
       }
     }
   }
 
   /** Those of the slot of the running task. */
-  static DeliveredRows ofTask(String firstSide) {
+  static DeliveredRows ofTask(Inputs inputs) {
     TransactionSlot slot = TransactionSlot.ofTask();
-    return slot == null ? NOTHING : slot.deliveredRows(firstSide);
+    return slot == null ? NOTHING : slot.deliveredRows(inputs);
   }
 
   /** Whether the row at the position was late. */
@@ -72,19 +70,13 @@ public final class DeliveredRows {
     return !ofSide.isEmpty() && ofSide.contains(position);
   }
 
-  private void addLetter(String[] parts, String firstSide) {
+  private void addLetter(String[] parts, Inputs inputs) {
     if (parts.length == 3) {
-      late.get(sideOf(parts[0], firstSide)).add(Long.parseLong(parts[1]));
+      late.get(inputs.sideOf(parts[0])).add(Long.parseLong(parts[1]));
     }
   }
 
-  private static int sideOf(String name, String firstSide) {
-    return name.equals(firstSide) ? JoinRules.LEFT : JoinRules.RIGHT;
-  }
-
-  /** `place`: topic, partition and offset. In real time a side has one topic. */
-  private static long position(String place) {
-    String[] parts = place.split("/");
-    return (Long.parseLong(parts[1]) << StoredRow.OFFSET_BITS) + Long.parseLong(parts[2]);
+  private void addUnmatched(int side, String place, Inputs inputs) {
+    unmatched.get(side).add(inputs.position(side, place));
   }
 }

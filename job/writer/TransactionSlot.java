@@ -238,10 +238,10 @@ final class TransactionSlot {
   }
 
   /** What an earlier attempt has delivered, for the join. */
-  synchronized DeliveredRows deliveredRows(String firstSide) {
+  synchronized DeliveredRows deliveredRows(Inputs inputs) {
     return delivered.isEmpty()
         ? DeliveredRows.NOTHING
-        : new DeliveredRows(delivered, deliveredAt, firstSide);
+        : new DeliveredRows(delivered, deliveredAt, inputs);
   }
 
   /** Called by the join before it evicts rows by this watermark. */

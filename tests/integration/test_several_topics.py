@@ -3,28 +3,32 @@
 import json
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 
 from deploy.local.kafka import EmbeddedKafka
+from job.protocol.status import JobStatus
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
+from tests.integration.real_time_topics import wait_for_intervals
 from tests.integration.topics import consume_all
 from tests.polling import wait_until
 
 T0 = 1_700_000_000_000
 
 _SPEC = """
-name: several
+name: {name}
+{engine}
 kafka: {{bootstrap_servers: "{servers}"}}
 left:
-  topics: [several.eu, several.us]
+  topics: [{name}.eu, {name}.us]
   schema: n BIGINT, t TIMESTAMP
   key: [n]
   event_time: t
   watermark_delay: 10 seconds
   max_event_time_ahead: 10000000 days
 right:
-  topic: several.right
+  topic: {name}.right
   schema: n BIGINT, t TIMESTAMP
   key: [n]
   event_time: t
@@ -32,21 +36,28 @@ right:
   max_event_time_ahead: 10000000 days
 join: {{type: left_outer, match_window: {{before: 1 hour, after: 1 hour}}}}
 output:
-  topic: several.out
+  topic: {name}.out
   columns: {{n: left.n, at: left.record_partition}}
   delivery: exactly_once
-dead_letter: {{topic: several.dead}}
+dead_letter: {{topic: {name}.dead}}
 checkpoint: {checkpoint}
 """
 
 
+@pytest.mark.parametrize("has_intervals", [False, True], ids=["micro_batch", "real_time"])
 def test_results_of_two_topics_name_the_topic_of_each_record_after_a_crash(
-    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
+    has_intervals: bool, kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
 ) -> None:
-    kafka.create_topics(
-        ["several.eu", "several.us", "several.right", "several.out", "several.dead"], partitions=2
+    join = "several_at_once" if has_intervals else "several"
+    real_time = "engine: real_time\nreal_time: {checkpoint_interval: 1 hour}"
+    topics = [f"{join}.{part}" for part in ("eu", "us", "right", "out", "dead")]
+    kafka.create_topics(topics, partitions=2)
+    spec = _SPEC.format(
+        name=join,
+        engine=real_time if has_intervals else "engine: micro_batch",
+        servers=kafka.bootstrap_servers,
+        checkpoint=tmp_path / "checkpoint",
     )
-    spec = _SPEC.format(servers=kafka.bootstrap_servers, checkpoint=tmp_path / "checkpoint")
     producer = Producer(
         {
             "bootstrap.servers": kafka.bootstrap_servers,
@@ -57,22 +68,28 @@ def test_results_of_two_topics_name_the_topic_of_each_record_after_a_crash(
 
     def send(topic: str, partition: int, n: int, at_ms: int = 0) -> None:
         value = json.dumps({"n": n, "t": T0 + at_ms})
-        producer.produce(f"several.{topic}", value.encode(), partition=partition)
+        producer.produce(f"{join}.{topic}", value.encode(), partition=partition)
 
-    def ids() -> dict[int, str]:
-        received = consume_all(kafka.bootstrap_servers, "several.out")
+    def results() -> list[tuple[int, str]]:
+        received = consume_all(kafka.bootstrap_servers, f"{join}.out")
         assert all(each.value["at"] == int(each.result_id.split("/")[1]) for each in received)
-        return {each.value["n"]: each.result_id for each in received}
+        return sorted((each.value["n"], each.result_id) for each in received)
+
+    def event_times(status: JobStatus) -> dict[int, int]:
+        left = status.event_times.get("left")
+        return {} if left is None else dict(left.partitions)
 
     with Job(spec, tmp_path, jvm) as job:
+        if has_intervals:
+            wait_for_intervals(job)
         # The same partition and offset in both topics.
         send("eu", 1, 1)
         send("us", 1, 2, 5_000)
-        producer.produce("several.us", b"no JSON", partition=1)
+        producer.produce(f"{join}.us", b"no JSON", partition=1)
         producer.flush()
-        status = job.wait_for_offsets(left=3, right=0)
-        assert {1: T0, 1025: T0 + 5_000} == dict(status.event_times["left"].partitions)
-        assert {"left": ["several.eu", "several.us"]} == status.topics
+        read = {1: T0, 1025: T0 + 5_000}
+        status = job.wait_for(lambda status: read == event_times(status), "both topics are read")
+        assert {"left": topics[:2]} == status.topics
         job.kill_tree()
 
         job.start()
@@ -80,14 +97,30 @@ def test_results_of_two_topics_name_the_topic_of_each_record_after_a_crash(
         send("right", 1, 2)
         send("us", 0, 3)
         producer.flush()
-        wait_until(
-            lambda: {1, 2} <= ids().keys(), START_SECONDS, "stored rows of both topics match"
-        )
+        pairs = [
+            (1, f"{join}.eu/1/0|{join}.right/0/0"),
+            (2, f"{join}.us/1/0|{join}.right/1/0"),
+        ]
+        wait_until(lambda: pairs == results(), START_SECONDS, "stored rows of both topics match")
         end_ms = 10 * 3_600_000
         for topic, n in (("eu", 9), ("us", 10), ("right", 9)):
             send(topic, 0, n, end_ms)
         producer.flush()
-        wait_until(lambda: len(ids()) == 4, START_SECONDS, "the unmatched row is emitted")
+        expected = [
+            *pairs,
+            (3, f"{join}.us/0/0|"),
+            (9, f"{join}.eu/0/0|{join}.right/0/1"),
+        ]
+        wait_until(lambda: expected == results(), START_SECONDS, "the unmatched row is emitted")
+        if has_intervals:
+            job.kill_tree()
+            job.start()
+            # If the repeated interval did not know that row 3 was unmatched, this row would match.
+            send("right", 0, 3)
+            send("us", 0, 9, end_ms)
+            producer.flush()
+            expected.append((9, f"{join}.us/0/2|{join}.right/0/1"))
+            wait_until(lambda: expected[-1] in results(), START_SECONDS, "a new result is written")
         status = job.wait_for(
             lambda status: status.brokers is not None and status.brokers.left.behind_latest,
             "the brokers were polled",
@@ -96,9 +129,4 @@ def test_results_of_two_topics_name_the_topic_of_each_record_after_a_crash(
         assert {0, 1, 1024, 1025} == set(status.brokers.left.behind_latest or {})
         assert 0 == job.terminate()
 
-    assert {
-        1: "several.eu/1/0|several.right/0/0",
-        2: "several.us/1/0|several.right/1/0",
-        3: "several.us/0/0|",
-        9: "several.eu/0/0|several.right/0/1",
-    } == ids()
+    assert expected == results()

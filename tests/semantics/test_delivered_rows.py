@@ -1,12 +1,15 @@
 """What an interrupted interval has delivered is not delivered again by its repetition."""
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from job.spark.java_classes import java_class
+from job.spec.source_topics import SourceTopics
 from tests.semantics.differential import specified
 from tests.semantics.join_cases import Case, Data, Idle, Restart
 from tests.semantics.planted_java import Plant, compile_plants, use_plant
@@ -20,13 +23,15 @@ PLANTED = {
     "removing": Plant(
         "EvictingJoin.java",
         "state.remove(delivered);",
-        'state.remove(new DeliveredRows(java.util.Set.of("left/0/1|"), Long.MAX_VALUE, "left"));',
+        'state.remove(new DeliveredRows(java.util.Set.of("l/0/1|"), Long.MAX_VALUE,'
+        " rules.inputs));",
     ),
     # The repeated interval has delivered the dead letter of the second left row's result.
     "delivered": Plant(
         "DeliveredRows.java",
-        'new DeliveredRows(Set.of(), Long.MIN_VALUE, "left")',
-        'new DeliveredRows(Set.of("left/0/1|/value_too_large"), Long.MAX_VALUE, "left")',
+        "new DeliveredRows(Set.of(), Long.MIN_VALUE, Inputs.OF_ONE_TOPIC_EACH)",
+        'new DeliveredRows(Set.of("l/0/1|/value_too_large"), Long.MAX_VALUE,'
+        " Inputs.OF_ONE_TOPIC_EACH)",
     ),
 }
 STEPS = (
@@ -112,16 +117,29 @@ def test_interval_ends_with_the_last_watermark(
     assert Counter(f"l/0/{offset}|" for offset in range(4)) == ids
 
 
+def inputs(spark: SparkSession, first: str, left: Sequence[str] = ()) -> Any:
+    gateway: Any = spark.sparkContext._gateway
+    topics = [gateway.new_array(gateway.jvm.java.lang.String, len(names)) for names in (left, ())]
+    for index, name in enumerate(left):
+        topics[0][index] = name
+    return java_class(spark, "Inputs")(first, *topics)
+
+
 def test_ids_name_rows_of_both_sides(spark: SparkSession) -> None:
     ids = spark._jvm.java.util.HashSet()  # type: ignore[union-attr]
     for each in ("a/1/17|", "|b/0/3", "a/0/5|b/0/6", "a/0/9|/value_too_large", "|b/0/4/null_key",
                  "left/281474976710658/late", "right/7/late", "right/8/null_key"):  # fmt: skip
         ids.add(each)
-    found = java_class(spark, "DeliveredRows")(ids, 5, "left")
-    of_second = java_class(spark, "DeliveredRows")(ids, 5, "right")
+    found = java_class(spark, "DeliveredRows")(ids, 5, inputs(spark, "left"))
+    of_second = java_class(spark, "DeliveredRows")(ids, 5, inputs(spark, "right"))
+    several = java_class(spark, "DeliveredRows")(ids, 5, inputs(spark, "left", left=("z", "a")))
 
     partition_1 = 1 << 48
     assert [True, False] == [found.wasUnmatched(0, partition_1 + n) for n in (17, 18)]
+    # The partitions of the second topic of a side have the numbers from 1024 on.
+    second = SourceTopics(("z", "a")).number("a", 1) << 48
+    assert [True, False] == [several.wasUnmatched(0, at + 17) for at in (second, partition_1)]
+    assert [True, True] == [several.wasUnmatched(1, n) for n in (3, 4)]
     assert [False, True] == [found.wasUnmatched(0, n) for n in (5, 9)]
     assert [True, True, False] == [found.wasUnmatched(1, n) for n in (3, 4, 6)]
     assert [True, False] == [found.wasLate(side, partition_1 + 2) for side in (0, 1)]

@@ -75,14 +75,6 @@ def test_topics_are_read_by_one_source() -> None:
             },
             "no `subject`",
         ),
-        (
-            {
-                "left__topic": None,
-                "left__topic_pattern": "eu.*",
-                "engine": "real_time",
-            },
-            "left.topic_pattern",
-        ),
         ({"left__topic": None, "left__topics": ["eu", "eu"]}, "same topic twice"),
         ({"left__topic": None, "left__topics": ["eu", "attributed"]}, "is also a topic of left"),
         ({"left__topic": None, "left__topics": []}, "left.topics"),
@@ -94,14 +86,6 @@ def test_topics_are_read_by_one_source() -> None:
                 "schema_registry": {"url": "http://localhost:8081"},
             },
             "no `subject`",
-        ),
-        (
-            {
-                "left__topic": None,
-                "left__topics": ["eu", "us"],
-                "engine": "real_time",
-            },
-            "left.topics",
         ),
     ],
 )
