@@ -24,7 +24,7 @@ from bench.__main__ import exit_code, run_folder
 from bench.growth import run
 from bench.growth.load import ALL_KEYS, BATCH_ROWS, KEYS, SMALLEST_STATE_ROWS, Keys, Shape
 from bench.growth.plot import draw
-from bench.growth.report import growth_table, limits, named
+from bench.growth.report import growth_table, limits, loading_table, named
 from bench.growth.run import Growth, Phases
 from bench.latency import Latency
 from bench.load import WORKLOADS
@@ -56,6 +56,10 @@ class GrowthBench:
         self._say(machine())
         if growths:
             self._say(printed(growth_table(growths)))
+        for shape, growth in growths.items():
+            if shape.is_table:
+                self._say(f"{named(shape)}, the table is read:")
+                self._say(printed(loading_table(shape, growth)))
         if latencies:
             self._say(printed(latency_table(latencies)))
         for line in limits(growths):

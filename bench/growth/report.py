@@ -1,6 +1,7 @@
 """The cost of growth: a table of the runs, and whether the limits are met."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 from rich.box import MARKDOWN
 from rich.table import Table
@@ -49,6 +50,27 @@ def growth_table(runs: Runs) -> Table:
         table.add_column(named(shape), justify="right")
     for figure, written in _FIGURES:
         table.add_row(figure, *(written(run) for run in runs.values()))
+    return table
+
+
+def loading_table(shape: Shape, run: Growth) -> Table:
+    """How the table of the join is read: its keys in tenths, without the first batch."""
+    table = Table(box=MARKDOWN)
+    for column in ("keys read", "seconds", "rows/s", "rows per CPU-second", "memory, MiB"):
+        table.add_column(column, justify="right")
+    tenth, seconds = shape.state_rows / 10, 0.0
+    loading = [point for point in run.points if point.rows_before < shape.state_rows]
+    for _, group in groupby(loading, lambda point: int(point.rows_before / tenth)):
+        points = list(group)
+        rows, took = (sum(getattr(each, name) for each in points) for name in ("rows", "seconds"))
+        seconds += took
+        table.add_row(
+            f"{points[-1].rows_before + points[-1].rows:,}",
+            f"{seconds:.1f}",
+            f"{rows / took:,.0f}",
+            f"{rows / sum(point.cpu_seconds for point in points):,.0f}",
+            f"{max(point.memory_bytes for point in points) / _MEBIBYTE:,.0f}",
+        )
     return table
 
 

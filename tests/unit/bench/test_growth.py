@@ -20,7 +20,7 @@ from bench.growth.load import (
     events,
     table_events,
 )
-from bench.growth.report import MEMORY_CAP_BYTES, limits
+from bench.growth.report import MEMORY_CAP_BYTES, limits, loading_table
 from bench.growth.run import Growth
 from bench.load import Click, Impression, joined
 from bench.processes import Sample
@@ -222,6 +222,16 @@ def test_large_table_is_compared_with_a_small_one() -> None:
     assert ["table, 500,000: rows/s are 79% of table, 100,000: LIMIT MISSED"] == [
         line for line in lines if "MISSED" in line
     ]
+
+
+def test_table_is_read_in_tenths_of_its_keys() -> None:
+    [point] = grown().points
+    starts = [0, 20, 40, 100, 1_000]
+    points = [replace(point, rows_before=start, rows=20, seconds=2.0) for start in starts]
+    table = loading_table(Shape(1_000, "table"), replace(grown(), points=points))
+
+    read, seconds, rate, *_ = (list(column.cells) for column in table.columns)
+    assert (["60", "120"], ["6.0", "8.0"], ["10", "10"]) == (read, seconds, rate)
 
 
 def test_hot_keys_are_compared_with_uniform_ones_at_the_same_size() -> None:
