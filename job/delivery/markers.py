@@ -25,6 +25,7 @@ _POLL_SECONDS = 1.0
 # leaves two more. If they contain no marker of the key, the whole partition is read.
 _TAIL_RECORDS = 64
 _FENCE = b"/fence"
+_FORMAT = 1
 
 
 def marker_key(name: str, slot: str) -> bytes:
@@ -39,7 +40,7 @@ def fence_key(name: str, slot: str) -> bytes:
 def encoded(marker: Marker) -> bytes:
     return json.dumps(
         {
-            "format": 1,
+            "format": _FORMAT,
             "query_id": marker.query_id,
             "batch_id": marker.batch_id,
             "fingerprint": marker.fingerprint,
@@ -48,7 +49,7 @@ def encoded(marker: Marker) -> bytes:
 
 
 def encoded_fence(fence: Fence) -> bytes:
-    content = {"format": 1, "query_id": fence.query_id, "number": fence.number}
+    content = {"format": _FORMAT, "query_id": fence.query_id, "number": fence.number}
     return json.dumps(content).encode()
 
 
@@ -67,38 +68,58 @@ class Record:
 def decoded(record: Record) -> Marker:
     """Raises UnavailableError if the record is no marker."""
     fields, size = _fields(record), len(record.value)
+    if type(fields.get("batch_id")) is not int:
+        content = f"{size} bytes without a batch" if record.value else "a tombstone"
+        raise _of_another_program(record, content)
     match fields.get("fingerprint"), fields.get("query_id"):
         case str(fingerprint), str(query_id):
             return Marker(fields["batch_id"], fingerprint, query_id)
         case str(), _:
-            raise _no_marker(record, f"{size} bytes without a query id")
-    raise _no_marker(record, f"{size} bytes without a fingerprint")
-
-
-def _fields(record: Record) -> Mapping[str, Any]:
-    with suppress(ValueError, RecursionError):
-        fields = json.loads(record.value)
-        if isinstance(fields, dict) and type(fields.get("batch_id")) is int:
-            return fields
-    content = f"{len(record.value)} bytes without a batch" if record.value else "a tombstone"
-    raise _no_marker(record, content)
+            raise _of_another_program(record, f"{size} bytes without a query id")
+    raise _of_another_program(record, f"{size} bytes without a fingerprint")
 
 
 def _decoded_fence(record: Record) -> Fence:
+    match _fields(record):
+        case {"query_id": str(query_id), "number": int(number)}:
+            return Fence(query_id, number)
+    raise _of_another_program(record, f"{len(record.value)} bytes without the number of a fence")
+
+
+def _fields(record: Record) -> Mapping[str, Any]:
+    """Empty if the record is no JSON object."""
+    fields = None
     with suppress(ValueError, RecursionError):
-        match json.loads(record.value):
-            case {"query_id": str(query_id), "number": int(number)}:
-                return Fence(query_id, number)
-    raise _no_marker(record, f"{len(record.value)} bytes without the number of a fence")
+        fields = json.loads(record.value)
+    if not isinstance(fields, dict):
+        return {}
+    _check_format(record, fields.get("format"))
+    return fields
 
 
-def _no_marker(record: Record, content: str) -> UnavailableError:
+def _check_format(record: Record, number: Any) -> None:
+    if type(number) is int and number != _FORMAT:
+        raise _unreadable(
+            record,
+            f"has the format {number}, and this version of Streamjoin reads the format {_FORMAT}. "
+            "Start the query with the version that has written it",
+        )
+
+
+def _of_another_program(record: Record, content: str) -> UnavailableError:
+    return _unreadable(
+        record,
+        f"is {content}. Another program has written it, so the last delivered batch is unknown. "
+        "Write the previous record of the key again, if the topic still contains it; or start a "
+        "new query with another `name` and `checkpoint`",
+    )
+
+
+def _unreadable(record: Record, message: str) -> UnavailableError:
     return UnavailableError(
         f"the newest record with the key {record.key.decode(errors='replace')}, at offset "
-        f"{record.offset} of the commit topic {record.topic}, partition {record.partition}, is "
-        f"{content}. Another program has written it, so the last delivered batch is unknown. Write "
-        "the previous record of the key again, if the topic still contains it; or start a new "
-        "query with another `name` and `checkpoint`",
+        f"{record.offset} of the commit topic {record.topic}, partition {record.partition}, "
+        f"{message}",
         retryable=False,
     )
 

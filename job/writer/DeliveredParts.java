@@ -50,10 +50,10 @@ public final class DeliveredParts {
     }
   }
 
-  /** The record of another program. The message is its content. */
+  /** A record that cannot be read. The message follows the place of the record. */
   private static final class ForeignRecordException extends Exception {
-    ForeignRecordException(String content) {
-      super(content);
+    ForeignRecordException(String message) {
+      super(message);
     }
   }
 
@@ -130,12 +130,13 @@ public final class DeliveredParts {
       readOwn(key, value);
       foreign.remove(key);
     } catch (ForeignRecordException e) {
-      foreign.put(key, noMarker(offset, key, e.getMessage()));
+      foreign.put(key, placed(offset, key, e.getMessage()));
     }
   }
 
   private void readOwn(String key, byte[] value) throws ForeignRecordException {
     JsonNode fields = parsed(value);
+    checkFormat(fields.path("format"));
     if (key.equals(markerKey)) {
       readMarker(fields, value);
     } else if (key.equals(fenceKey)) {
@@ -202,17 +203,31 @@ public final class DeliveredParts {
   }
 
   private static ForeignRecordException without(String noun, byte[] value) {
-    return new ForeignRecordException(value.length + " bytes without " + noun);
+    return ofAnotherProgram(value.length + " bytes without " + noun);
   }
 
-  /** As `_no_marker` in job/delivery/markers.py. */
-  private String noMarker(long offset, String key, String content) {
-    return String.format(
-        "the newest record with the key %s, at offset %d of the commit topic %s, partition %d, is %s. "
+  /** As `_of_another_program` in job/delivery/markers.py. */
+  private static ForeignRecordException ofAnotherProgram(String content) {
+    return new ForeignRecordException(
+        "is " + content + ". "
             + "Another program has written it, so the last delivered batch is unknown. Write the "
             + "previous record of the key again, if the topic still contains it; or start a new "
-            + "query with another `name` and `checkpoint`",
-        key, offset, topic, partition, content);
+            + "query with another `name` and `checkpoint`");
+  }
+
+  /** As `_check_format` in job/delivery/markers.py. */
+  private static void checkFormat(JsonNode format) throws ForeignRecordException {
+    if (format.isIntegralNumber() && format.longValue() != FORMAT) {
+      throw new ForeignRecordException(
+          "has the format " + format + ", and this version of Streamjoin reads the format " + FORMAT
+              + ". Start the query with the version that has written it");
+    }
+  }
+
+  private String placed(long offset, String key, String message) {
+    return String.format(
+        "the newest record with the key %s, at offset %d of the commit topic %s, partition %d, %s",
+        key, offset, topic, partition, message);
   }
 
   /**
@@ -362,7 +377,7 @@ public final class DeliveredParts {
   /** The fields of a record. None if it is no JSON. */
   private static JsonNode parsed(byte[] value) throws ForeignRecordException {
     if (value == null || value.length == 0) {
-      throw new ForeignRecordException("a tombstone");
+      throw ofAnotherProgram("a tombstone");
     }
     try {
       return JSON.readTree(value);

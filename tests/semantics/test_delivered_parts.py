@@ -300,6 +300,24 @@ def test_record_that_is_no_part_and_no_fence_is_refused(
     )
 
 
+OTHER_FORMAT = b'{"format": 2, "batch_id": 7, "fingerprint": "f", "query_id": "q"}'
+
+
+def test_marker_of_another_format_is_refused_as_by_the_driver(spark: SparkSession) -> None:
+    with pytest.raises(UnavailableError, match="has the format 2, and this version") as found:
+        decoded(CommitRecord(TOPIC, PARTITION, 41, MARKER_KEY, OTHER_FORMAT))
+    parts = in_java(spark, OPENING, [])
+    parts.read(41, MARKER_KEY, OTHER_FORMAT)
+    assert Refused("unavailable", str(found.value)) == refusal(parts)
+
+
+@pytest.mark.parametrize("suffix", ["/2", "/fence"])
+def test_part_and_fence_of_another_format_are_refused(spark: SparkSession, suffix: str) -> None:
+    parts = in_java(spark, OPENING, [Marker(7, "f", "q")])
+    parts.read(41, MARKER_KEY + suffix.encode(), OTHER_FORMAT)
+    assert "Start the query with the version that has written it" in refusal(parts).message
+
+
 @pytest.mark.parametrize(
     "record",
     [Marker(7, "f", "q"), Marker(7, INTERVAL, "q"), Part("q", 7, 12, frozenset({"a|b", "ü|"}))],
