@@ -57,6 +57,8 @@ class Disk:
 class Folder:
     """job/checkpoint/folder.py, in memory."""
 
+    scheme = "memory"
+
     def __init__(self, disk: Disk, root: str) -> None:
         self.root, self.spark, self._disk = root, None, disk
 
@@ -74,6 +76,9 @@ class Folder:
     def names(self, name: str) -> list[str]:
         start = self.path(name) + "/"
         return [file.removeprefix(start) for file in self._disk.files if file.startswith(start)]
+
+    def sizes(self, name: str) -> dict[str, int]:
+        return {file: len(self.text(f"{name}/{file}") or "") for file in self.names(name)}
 
     def write(self, name: str, text: str) -> None:
         content = json.loads(text) if name.endswith(".json") else text

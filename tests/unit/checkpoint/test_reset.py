@@ -1,7 +1,7 @@
 """A reset that was interrupted at any step is completed by the next holder of the lease."""
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import product
@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from job.checkpoint.cli import leased
+from job.change import cli as change_cli
+from job.checkpoint import cli
+from job.checkpoint.cli import OpenCheckpoint, leased
 from job.checkpoint.reset import (
     check_no_reset_is_pending,
     complete_reset,
@@ -17,8 +19,11 @@ from job.checkpoint.reset import (
     reset_checkpoint,
 )
 from job.errors import CheckpointError
+from job.plan.plan import JoinPlan
+from job.spec.sides import SIDES
 from job.spec.start_positions import StartPositions
 from tests.unit.checkpoint.folders import ROOT, CrashError, Disk, checkpoint_with
+from tests.unit.specs import plan
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 ASIDE = "aside-2026-01-31T12-00-00Z"
@@ -132,3 +137,48 @@ def test_holder_of_the_lease_first_completes_the_reset() -> None:
         check_no_reset_is_pending(checkpoint)
         assert POSITIONS == checkpoint.start_positions
     assert NEW == files(disk)
+
+
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    """A checkpoint that all commands open, and whose reset is not complete."""
+    disk, checkpoint = checkpoint_with(OLD)
+    interrupt(disk, 2, "before", partial(reset_checkpoint, checkpoint, POSITIONS, NOW))
+    no_session: Any = None
+
+    @contextmanager
+    def opened(*_: object) -> Iterator[OpenCheckpoint]:
+        yield OpenCheckpoint(no_session, checkpoint)
+
+    for module in (cli, change_cli):
+        monkeypatch.setattr(module, "view_checkpoint", opened)
+    monkeypatch.setattr(change_cli, "Checkpoint", lambda *_: checkpoint_with({})[1])
+    return disk
+
+
+def other() -> tuple[JoinPlan, JoinPlan]:
+    """A join and one with another condition and checkpoint."""
+    return plan(), plan(checkpoint="/other", join__condition="left.cost > 1")
+
+
+COMMANDS: dict[str, Callable[[Any], object]] = {
+    "verify": lambda settings: cli.verify(plan(), settings),
+    "backup": lambda settings: cli.backup(plan(), settings, "elsewhere"),
+    "state": lambda settings: cli.state(plan(), settings, SIDES, []),
+    "change": lambda settings: change_cli.plan(*other(), settings),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command_does_not_read_the_rest_of_the_old_query(command: str, interrupted: Disk) -> None:
+    before = files(interrupted)
+    with pytest.raises(CheckpointError, match=r"is not complete.*`streamjoin checkpoint repair`"):
+        COMMANDS[command](None)
+    assert before == files(interrupted)
+
+
+def test_repair_completes_the_reset(interrupted: Disk) -> None:
+    settings: Any = None
+    assert ["the reset that was interrupted is complete"] == cli.repair(plan(), settings).lines
+    assert NEW == files(interrupted)
+    assert ["nothing to repair"] == cli.repair(plan(), settings).lines
