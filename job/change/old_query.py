@@ -18,6 +18,7 @@ from job.delivery.exactly_once import delivery_target
 from job.delivery.ownership import newest_delivered
 from job.errors import ConflictError, JobUnavailableError
 from job.event_time.interval import Interval
+from job.kafka.kafka_admin import KafkaAdmin
 from job.plan.plan import JoinPlan
 from job.protocol.caller import running_job
 from job.protocol.status import JobStatus, Phase, QueryState
@@ -89,7 +90,7 @@ def _repetitions(old: Query, phase: Phase | None) -> Iterator[Wait]:
 
 def _read_delivered(old: Query) -> Delivered:
     """Without the records that open transactions hide: the running query has some, too."""
-    target = delivery_target(old.plan, old.read_access(), old.checkpoint)
+    target = delivery_target(old.plan, KafkaAdmin(old.read_access()), old.checkpoint)
     return newest_delivered(old.read_frozen_plan(), target, to_the_end=False)
 
 

@@ -163,9 +163,9 @@ class StoppedQuery:
         written."""
         checkpoint, last = self._checkpoint, unread.after_batch
         if self._exactly_once_since is not None:
-            check_ownership(self._plan, self._kafka.access, checkpoint)
+            check_ownership(self._plan, self._kafka, checkpoint)
             batch_id = fence_and_read_unfinished(
-                self._plan, checkpoint, self._kafka.access, last_batch=last
+                self._plan, checkpoint, self._kafka, last_batch=last
             )
             if batch_id is not None:
                 raise ConflictError(_delivered(batch_id, last), allowed=[])

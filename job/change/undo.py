@@ -12,6 +12,7 @@ from job.delivery.commit_protocol import NO_BATCH, DeliveredAfterCutError
 from job.delivery.exactly_once import delivery_target, take_name_over
 from job.errors import CheckpointError, ConflictError, StreamjoinError
 from job.instants import utc_text
+from job.kafka.kafka_admin import KafkaAdmin
 from job.protocol.status import QueryState
 from job.spec.output import Delivery
 
@@ -131,7 +132,7 @@ def _take_name_back(old: Query, new: Query, last_batch: int | None) -> None:
     """
     if new.plan.output.delivery is not Delivery.EXACTLY_ONCE:
         return
-    target = delivery_target(new.plan, new.read_access(), old.checkpoint)
+    target = delivery_target(new.plan, KafkaAdmin(new.read_access()), old.checkpoint)
     last_batches = {new.checkpoint.query_id: NO_BATCH if last_batch is None else last_batch}
     try:
         take_name_over(old.read_frozen_plan(), target, old.checkpoint, last_batches)

@@ -219,10 +219,11 @@ class QueryRunner:
         plan, limits = self._preparation.prepare(spark, checkpoint, access, topics)
         if self.change_control.reload_table(checkpoint, topics.result().kafka):
             return
-        del topics  # with the admin client of the start
         if plan.real_time is not None and self._resources.provide_slots(plan.interval_tasks):
             return  # The checkpoint has more state partitions than expected: run again.
-        with self._starter.start(spark, plan, access, limits, checkpoint) as running:
+        start = self._starter.start(spark, plan, topics.result().kafka, limits, checkpoint)
+        del topics  # The admin client of the start ends before the query runs.
+        with start as running:
             try:
                 self._follow(running, access)
             finally:
@@ -287,12 +288,12 @@ class QueryRunner:
         return self._machine.desired is QueryState.PAUSED and not self._must_end()
 
     def _must_end(self) -> bool:
-        return self._machine.job_is_ending or self._resources.lease_is_lost
+        machine, resources = self._machine, self._resources
+        return machine.job_is_ending or resources.lease_is_lost or self._starter.must_end
 
     def _should_run(self) -> bool:
         machine = self._machine
-        has_command = machine.stop_requested or machine.restart_requested
-        return not (has_command or self._starter.must_end or self._must_end())
+        return not (machine.stop_requested or machine.restart_requested or self._must_end())
 
     def _finish(self, running: RunningQuery, ended: "Future[None]") -> None:
         """End the query between two batches. Raises its failure if it has already ended."""
@@ -313,10 +314,9 @@ class QueryRunner:
 
     @property
     def _grace(self) -> timedelta:
-        settings, real_time = self._settings, self._plan.real_time
-        if real_time is None or not self._machine.completes_interval:
-            return settings.grace
-        return settings.grace + real_time.checkpoint_interval
+        grace, real_time = self._settings.grace, self._plan.real_time
+        completes = self._machine.completes_interval
+        return grace + real_time.checkpoint_interval if real_time and completes else grace
 
     def _stay_in(self, state: QueryState) -> None:
         """Stay paused or stopped, without a running query, until another state is desired. Raises

@@ -16,7 +16,8 @@ from job.delivery.markers import encoded_fence, fence_key
 from job.delivery.ownership import check_owners, ensure_ownership
 from job.delivery.slots import Target, dead_letter_slot, slot_of
 from job.kafka.clients import produce
-from job.kafka.security import KafkaAccess, librdkafka_settings
+from job.kafka.kafka_admin import KafkaAdmin
+from job.kafka.security import librdkafka_settings
 from job.plan import tuning
 from job.plan.plan import JoinPlan
 from job.replay.replay import Replay
@@ -24,9 +25,10 @@ from job.replay.replay import Replay
 _THREADS = 8
 
 
-def delivery_target(plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint) -> Target:
+def delivery_target(plan: JoinPlan, kafka: KafkaAdmin, checkpoint: Checkpoint) -> Target:
     return Target(
-        client=tuple(librdkafka_settings(access).items()),
+        admin=kafka.client,
+        client=tuple(librdkafka_settings(kafka.access).items()),
         name=plan.name,
         query_id=checkpoint.query_id,
         commit_topic=plan.output.commit_topic,
@@ -59,9 +61,9 @@ def claim_name(
     )
 
 
-def check_ownership(plan: JoinPlan, access: KafkaAccess, checkpoint: Checkpoint) -> None:
+def check_ownership(plan: JoinPlan, kafka: KafkaAdmin, checkpoint: Checkpoint) -> None:
     """Raises CheckpointError if another query owns the name of the query. Changes nothing."""
-    target = delivery_target(plan, access, checkpoint)
+    target = delivery_target(plan, kafka, checkpoint)
     check_owners(target, checkpoint, dead_letter_slot(plan))
 
 

@@ -26,6 +26,7 @@ from job.delivery.exactly_once import (
 from job.delivery.producers import again, is_lasting, with_remedy
 from job.delivery.slots import dead_letter_slot, transactional_id
 from job.errors import CheckpointError, DeliveryError, FencedError, StreamjoinError
+from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan import real_time, tuning
 from job.plan.plan import JoinPlan
@@ -74,7 +75,7 @@ class RecordWriter(ABC):
 def record_writer(
     spark: SparkSession,
     plan: JoinPlan,
-    access: KafkaAccess,
+    kafka: KafkaAdmin,
     checkpoint: Checkpoint,
     limits: TopicLimits,
     replay: Replay | None,
@@ -90,6 +91,7 @@ def record_writer(
     commit topic. `new_query`: the user agrees to replace another query of the same name.
     `replay`: as for `claim_name`.
     """
+    access = kafka.access
     options = sink_options(plan, access, max(limits.result_bytes_max, limits.dead_letter_bytes_max))
     if plan.output.delivery is Delivery.AT_LEAST_ONCE:
         # An interrupted batch is written again, also the part that was already written.
@@ -97,7 +99,7 @@ def record_writer(
         return _AtLeastOnce(options)
     since = checkpoint.begin_exactly_once()
     checkpoint.ensure_query_id()
-    target = delivery_target(plan, access, checkpoint)
+    target = delivery_target(plan, kafka, checkpoint)
     interrupted = checkpoint.interrupted_interval
     if not follows_catch_up:
         claim_name(plan, target, checkpoint, replay, since=since, new_query=new_query)

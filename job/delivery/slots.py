@@ -9,13 +9,12 @@ fences them (exactly_once.py).
 """
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from job.delivery import producers
 from job.delivery.commit_topic import dead_letter_partition
 from job.delivery.markers import MarkerReader
-from job.kafka.clients import AdminClient, admin
+from job.kafka.clients import AdminClient
 from job.plan.plan import JoinPlan
 
 
@@ -30,6 +29,7 @@ class Slot:
 class Target:
     """The commit topic of a query, and the identity of the query there."""
 
+    admin: AdminClient = field(repr=False, compare=False)
     client: tuple[tuple[str, Any], ...] = field(repr=False)
     """Settings of librdkafka, with secrets and functions."""
     name: str
@@ -45,14 +45,10 @@ class Target:
             "transaction.timeout.ms": self.transaction_timeout_seconds * 1000,
         }
 
-    @cached_property
-    def _admin(self) -> AdminClient:
-        return admin(dict(self.client))
-
     def reader(self) -> MarkerReader:
-        """A reader for one thread. All readers share an admin client."""
+        """A reader for one thread. All readers share the admin client."""
         client, group = dict(self.client), f"streamjoin-{self.name}"
-        return MarkerReader(self._admin, client, self.commit_topic, group)
+        return MarkerReader(self.admin, client, self.commit_topic, group)
 
 
 def slot_of(partition: int) -> Slot:

@@ -20,6 +20,7 @@ from job.delivery.sink import BatchSink, RunningQuery, start_intervals, start_mi
 from job.join.join import Join, join_of
 from job.join.live_watermark import LiveWatermark
 from job.join.processor import release_states
+from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.security import KafkaAccess, librdkafka_settings
 from job.kafka.topic_ends import TopicEnds
 from job.plan.plan import JoinPlan
@@ -95,10 +96,12 @@ class QueryStarter:
         self,
         spark: SparkSession,
         plan: JoinPlan,
-        access: KafkaAccess,
+        kafka: KafkaAdmin,
         limits: TopicLimits,
         checkpoint: Checkpoint,
     ) -> Iterator[RunningQuery]:
+        """`kafka`: the admin client of the start, which is closed before the query runs."""
+        access = kafka.access
         run = QueryRun(spark, plan, access, checkpoint, self._stats, self._resources)
         is_processor = plan.operator is JoinOperator.STREAMJOIN
         self._processor_session = spark if is_processor else None
@@ -120,7 +123,7 @@ class QueryStarter:
                 # Both take about as long as building the dataflow.
                 prepared = threads.submit(
                     record_writer,
-                    *(spark, plan, access, checkpoint, limits, replay),
+                    *(spark, plan, kafka, checkpoint, limits, replay),
                     fence=fence,
                     follows_catch_up=phase is Phase.REAL_TIME,
                     new_query=self._new_query,
@@ -130,6 +133,7 @@ class QueryStarter:
                     in_intervals=phase is Phase.REAL_TIME,
                 )
                 writer = prepared.result()
+                del kafka, prepared
             with closing(writer), self._loop(run, replay, phase, writer, join.live) as loop:
                 with loop.starting():
                     if phase is Phase.REAL_TIME:

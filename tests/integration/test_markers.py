@@ -244,8 +244,8 @@ def test_fence_is_committed_in_each_slot_and_ends_the_transactions_before_it(
 ) -> None:
     bootstrap, topic = kafka.bootstrap_servers, "fenced.commits"
     kafka.create_topics([topic], partitions=3, config={"cleanup.policy": "compact"})
-    client = (("bootstrap.servers", bootstrap),)
-    target = Target(client, "fenced", "q", topic, 300)
+    client = {"bootstrap.servers": bootstrap}
+    target = Target(admin(client), tuple(client.items()), "fenced", "q", topic, 300)
     before = Producer(target.producer_settings(slot_of(1)))
     before.init_transactions(SECONDS)
     before.begin_transaction()

@@ -11,6 +11,7 @@ from deploy.local.kafka import EmbeddedKafka
 from job.delivery.ownership import ensure_ownership
 from job.delivery.slots import Slot, Target
 from job.errors import CheckpointError, DeliveryError
+from job.kafka.clients import admin
 from tests.integration.jobs import START_SECONDS, Job
 from tests.integration.jvms import SharedJvm
 from tests.integration.pairs import Pairs
@@ -104,8 +105,8 @@ def test_dead_letters_of_a_replaced_query_with_more_state_partitions_need_no_con
     kafka.create_topics([topic], partitions=5, config={"cleanup.policy": "compact"})
 
     def take(query_id: str, state_partitions: int, *replaced: str, new_query: bool = False) -> None:
-        client = (("bootstrap.servers", kafka.bootstrap_servers),)
-        target = Target(client, "partitions", query_id, topic, 300)
+        client = {"bootstrap.servers": kafka.bootstrap_servers}
+        target = Target(admin(client), tuple(client.items()), "partitions", query_id, topic, 300)
         letters = Slot("dead-letters", state_partitions)
         checkpoint: Any = Checkpoint(replaced_queries=frozenset(replaced))
 

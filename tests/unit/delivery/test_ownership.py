@@ -14,7 +14,9 @@ from job.delivery.ownership import _replace_queries, _Writer
 from job.delivery.slots import Target, slot_of
 from job.errors import CheckpointError
 
+UNUSED: Any = None
 TARGET = Target(
+    admin=UNUSED,
     client=(),
     name="joined",
     query_id="new",

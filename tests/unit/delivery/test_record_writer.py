@@ -13,6 +13,7 @@ from job.delivery import record_writer as module
 from job.delivery.record_writer import RecordWriter, record_writer
 from job.errors import CheckpointError, DeliveryError, FencedError, StreamjoinError
 from job.event_time.interval import Interval
+from job.kafka.kafka_admin import KafkaAdmin
 from job.kafka.security import KafkaAccess
 from job.plan.plan import JoinPlan
 from job.writer.transactions import Delivered, Identity
@@ -24,7 +25,7 @@ PLAN = plan(engine="real_time", output__delivery="exactly_once")
 MICRO_BATCH = plan(
     output__delivery="exactly_once", on_bad_record=None, dead_letter={"topic": "dead"}
 )
-ACCESS = KafkaAccess("localhost:9092")
+KAFKA = KafkaAdmin(KafkaAccess("localhost:9092"))
 CUT = Interval(batch_id=7, watermark_ms=5_000)
 
 
@@ -83,7 +84,7 @@ class Start:
     def writer(self, *, follows_catch_up: bool = False) -> RecordWriter:
         self.transactions.clear()
         return record_writer(
-            *(None, self._plan, ACCESS, self._checkpoint, TopicLimits(1_000, 0), REPLAY),  # type: ignore[arg-type]
+            *(None, self._plan, KAFKA, self._checkpoint, TopicLimits(1_000, 0), REPLAY),  # type: ignore[arg-type]
             fence=self._checkpoint.fence,
             follows_catch_up=follows_catch_up,
             new_query=False,

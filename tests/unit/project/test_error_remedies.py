@@ -89,7 +89,8 @@ def test_each_error_of_the_commit_protocol_has_a_remedy_at_a_start(name: str) ->
     details: dict[str, Any] = {}
     if name in {"AbortedError", "UnavailableError"}:
         details["retryable"] = True
-    target = Target((), "n", "q", "n.commits", 60)
+    unused: Any = None
+    target = Target(unused, (), "n", "q", "n.commits", 60)
     with pytest.raises(StreamjoinError, match="REASON") as shown, _errors_for_users(target):
         raise ERRORS[name]("REASON", **details)
     assert IN_A_START.get(name, STARTS_AGAIN) in str(shown.value)
