@@ -30,7 +30,7 @@ from job.protocol.progress import results_written
 from job.spark.between_batches import stop_gracefully
 from job.spark.failures import failure_of
 from job.spark.observed_metrics import batch_metrics
-from job.spark.stopped_query import short_error
+from job.spark.stopped_query import raise_if_interrupted, short_error
 from job.spec.durations import milliseconds
 
 _log = structlog.get_logger()
@@ -177,6 +177,7 @@ class BatchSink(FailureOfQuery):
         The frame must be executed exactly once, to the last row of every partition: that commits
         the join's state, and a second execution would load the state again.
         """
+        raise_if_interrupted(records.sparkSession)
         try:
             self._deliver(self._kept_back.to_deliver(records, batch_id), batch_id)
             query = self.query.result(START_SECONDS)

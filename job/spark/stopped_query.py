@@ -1,4 +1,5 @@
-"""Errors of Python code that Spark calls, by which Spark recognizes a stopped query.
+"""Python code that Spark calls while a query is stopped, and the errors by which Spark recognizes
+that it is.
 
 Spark has only the text of such an error. It searches the text for the class of an interruption,
 with a regular expression that recurses at each character (StreamExecution.PROXY_ERROR of Spark
@@ -6,9 +7,25 @@ with a regular expression that recurses at each character (StreamExecution.PROXY
 """
 
 from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from job.jvm_class import jvm_class
 
 _LINES_MAX, _CHARACTERS_MAX = 20, 300
 _FRAME = "\tat "
+
+
+def raise_if_interrupted(spark: SparkSession) -> None:
+    """Call this at the begin of a batch, on the query's thread.
+
+    A query can be stopped after it has planned a batch. Spark then interrupts its own thread, and
+    begins the batch nevertheless (MicroBatchExecution.runBatch). It would submit the tasks and not
+    wait for them: they would write results of a batch that the next start runs again.
+    """
+    try:
+        jvm_class(spark._jvm, "java.lang.Thread").sleep(0)  # fails if the thread is interrupted
+    except Py4JJavaError as error:
+        raise short_error(error) from None
 
 
 def short_error(error: Py4JJavaError) -> Exception:
