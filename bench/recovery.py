@@ -2,6 +2,8 @@
 
     python -m bench.recovery                          3 kills of each kind, 5 minutes
     python -m bench.recovery --program streamjoin     the micro-batch engine
+    python -m bench.recovery --rate 1000 --kills 1 --steady-seconds 200
+                                                      near the end of an interval of three minutes
 
 Kills the JVM of the job, then its driver, which is started again at once, in turn. A new result is
 that of a click which is due after the kill. At the end each expected result must be there once. The
@@ -36,9 +38,6 @@ _WORKLOAD = WORKLOADS["inner"]
 _PROGRAMS = ("streamjoin-real-time-exactly-once", "streamjoin", "streamjoin-processor")
 """Programs that deliver exactly once and continue after a kill."""
 _RESULT_SECONDS = 120.0
-# Time between a recovery and the next kill: the query is in real time again, and a checkpoint
-# contains some rows.
-_STEADY_SECONDS = 15.0
 # Time for unexpected results to arrive after all expected ones.
 _SETTLED_SECONDS = 2.0
 
@@ -52,12 +51,13 @@ class Recovery:
 class Kills:
     """Kills of one program, whose results `watcher` receives."""
 
-    def __init__(self, watcher: Watcher) -> None:
+    def __init__(self, watcher: Watcher, steady_seconds: float) -> None:
         self._watcher = watcher
+        self._steady_seconds = steady_seconds
 
     def of(self, victim: str, run: Running) -> float:
         """Kill a process after a steady time. Returns the time of the kill."""
-        self._watcher.watch(float("inf"), at_most_seconds=_STEADY_SECONDS)
+        self._watcher.watch(float("inf"), at_most_seconds=self._steady_seconds)
         killed_at = time()
         if victim == "JVM":
             run.jvm().kill()
@@ -77,9 +77,16 @@ class Kills:
 
 
 def measure_recoveries(
-    program: Program, kafka: EmbeddedKafka, folder: Path, *, rate: int, count: int
+    program: Program,
+    kafka: EmbeddedKafka,
+    folder: Path,
+    *,
+    rate: int,
+    count: int,
+    steady_seconds: float,
 ) -> Iterator[Recovery]:
-    """`count` recoveries of each kind. Raises StreamjoinError if a result is wrong."""
+    """`count` recoveries of each kind, `steady_seconds` before each. Raises StreamjoinError if a
+    result is wrong."""
     with ExitStack() as opened:
         output = opened.enter_context(new_output(kafka, _WORKLOAD.partitions))
         left, right = f"{output.topic}-left", f"{output.topic}-right"
@@ -93,7 +100,7 @@ def measure_recoveries(
             with running(program, task, kafka, folder) as run:
                 if driver_killed_at is None:
                     watcher = Watcher(consumer, run)
-                    kills = Kills(watcher)
+                    kills = Kills(watcher, steady_seconds)
                     stream.start()
                     kills.recovery("launch", time())
                 else:
@@ -134,6 +141,12 @@ def main() -> int:
     parser.add_argument("--program", choices=_PROGRAMS, default=_PROGRAMS[0])
     parser.add_argument("--rate", type=int, default=200, help="records/s a side (200)")
     parser.add_argument("--kills", type=int, default=3, help="of each process (3)")
+    parser.add_argument(
+        "--steady-seconds",
+        type=float,
+        default=15.0,
+        help="from a recovery to the next kill; after 15 s the query is in real time again (15)",
+    )
     return exit_code(KAFKA, partial(_measure, parser.parse_args()))
 
 
@@ -142,7 +155,10 @@ def _measure(options: argparse.Namespace, kafka: EmbeddedKafka) -> bool:
     sys.stdout.write(f"log: {folder / 'log'}\n")
     recoveries = []
     for recovery in measure_recoveries(
-        PROGRAMS[options.program], kafka, folder, rate=options.rate, count=options.kills
+        *(PROGRAMS[options.program], kafka, folder),
+        rate=options.rate,
+        count=options.kills,
+        steady_seconds=options.steady_seconds,
     ):
         recoveries.append(recovery)
         sys.stdout.write(f"{recovery.victim}: {recovery.seconds:.1f} s\n")
