@@ -30,7 +30,7 @@ from job.protocol.progress import results_written
 from job.spark.between_batches import stop_gracefully
 from job.spark.failures import failure_of
 from job.spark.observed_metrics import batch_metrics
-from job.spark.stopped_query import raise_if_interrupted, short_error
+from job.spark.stopped_query import is_interruption, raise_if_interrupted, short_error
 from job.spec.durations import milliseconds
 
 _log = structlog.get_logger()
@@ -92,7 +92,8 @@ class RunningQuery:
 
     def record_failure(self, error: Py4JJavaError) -> None:
         """Record the failure of a call from Spark to Python, which Spark keeps only as text."""
-        self._sink.record_failure(error)
+        if not is_interruption(error):
+            self._sink.record_failure(error)
 
 
 def start_micro_batches(

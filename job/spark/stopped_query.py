@@ -11,6 +11,11 @@ from pyspark.sql import SparkSession
 
 from job.jvm_class import jvm_class
 
+_INTERRUPTIONS = {
+    "java.io.InterruptedIOException",
+    "java.lang.InterruptedException",
+    "java.nio.channels.ClosedByInterruptException",
+}
 _LINES_MAX, _CHARACTERS_MAX = 20, 300
 _FRAME = "\tat "
 
@@ -26,6 +31,14 @@ def raise_if_interrupted(spark: SparkSession) -> None:
         jvm_class(spark._jvm, "java.lang.Thread").sleep(0)  # fails if the thread is interrupted
     except Py4JJavaError as error:
         raise short_error(error) from None
+
+
+def is_interruption(error: Py4JJavaError) -> bool:
+    """Whether the thread was interrupted, which fails no query: the next start runs the batch."""
+    throwable = error.java_exception
+    while (cause := throwable.getCause()) is not None:
+        throwable = cause
+    return throwable.getClass().getName() in _INTERRUPTIONS
 
 
 def short_error(error: Py4JJavaError) -> Exception:

@@ -4,10 +4,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
+from job.jvm_class import jvm_class
 from job.spark.between_batches import prevent_next_batch
-from job.spark.stopped_query import raise_if_interrupted
+from job.spark.stopped_query import is_interruption, raise_if_interrupted
 from job.spark.stream_execution import stream_execution
 from tests.polling import wait_until
 
@@ -50,3 +53,14 @@ def test_batch_that_begins_after_the_stop_runs_no_task_and_runs_at_the_next_star
     again.processAllAvailable()
     again.stop()
     assert [7] == [row.n for row in spark.read.json(str(written)).collect()]
+
+
+def test_interruption_is_told_from_other_failures(spark: SparkSession) -> None:
+    thread = jvm_class(spark._jvm, "java.lang.Thread")
+    thread.currentThread().interrupt()
+    with pytest.raises(Py4JJavaError) as interrupted:
+        thread.sleep(0)
+    with pytest.raises(Py4JJavaError) as failed:
+        jvm_class(spark._jvm, "java.util.Optional").empty().get()
+    assert is_interruption(interrupted.value)
+    assert not is_interruption(failed.value)
