@@ -26,8 +26,9 @@ _POLL_SECONDS = 0.05
 _RECORDS_PER_SECOND_AT_LEAST = 5_000
 # A start takes 10 s, a batch some seconds, reading a large state again perhaps minutes.
 _STALLED_SECONDS = 600.0
-# Records that remain for the job that is started again.
-_BATCHES_AFTER_RESTART = 4
+# Records that remain for the job that is started again. The job reads some of them before it is
+# killed: a quick one four batches of a table's stream between two looks.
+_BATCHES_AFTER_RESTART = 10
 
 
 @dataclass(frozen=True)
