@@ -55,7 +55,7 @@ def test_batch_that_begins_after_the_stop_runs_no_task_and_runs_at_the_next_star
     assert [7] == [row.n for row in spark.read.json(str(written)).collect()]
 
 
-def test_interruption_is_told_from_other_failures(spark: SparkSession) -> None:
+def test_interruption_is_not_another_failure(spark: SparkSession) -> None:
     thread = jvm_class(spark._jvm, "java.lang.Thread")
     thread.currentThread().interrupt()
     with pytest.raises(Py4JJavaError) as interrupted:

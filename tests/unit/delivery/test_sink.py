@@ -64,6 +64,7 @@ class Listener(list[tuple[int, int, Mapping[str, int]]]):
 @pytest.fixture(autouse=True)
 def spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Spark has computed and counted."""
+    monkeypatch.setattr(sink_module, "raise_if_interrupted", lambda _: None)
     monkeypatch.setattr(sink_module, "without_failures", lambda records, **_: records)
     monkeypatch.setattr(sink_module, "batch_metrics", lambda *_: {"records": COMPUTED})
 
