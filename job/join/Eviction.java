@@ -50,7 +50,10 @@ final class Eviction {
     if (previous == watermark) {
       return;
     }
-    for (int side = JoinRules.LEFT; side <= rules.lastExpiring(); side++) {
+    for (int side = JoinRules.LEFT; side <= JoinRules.RIGHT; side++) {
+      if (!rules.expires(side)) {
+        continue;
+      }
       for (Slot slot : state.slots(side)) {
         if (rules.firstExpiry(slot) > watermark) {
           break;

@@ -13,6 +13,12 @@ public final class JoinRules implements Serializable {
   static final int LEFT = 0;
   static final int RIGHT = 1;
 
+  /** In place of the time after which rows expire. */
+  private static final long FOREVER = Long.MAX_VALUE;
+
+  /** The slots of a side whose rows do not expire have numbers of so many bits. */
+  private static final int HASHED_SLOT_BITS = 8;
+
   /** Key columns of the rows of the dataflow. The first column is the slot. */
   final StructType keySchema;
 
@@ -37,7 +43,10 @@ public final class JoinRules implements Serializable {
   /** Length of a slot in microseconds. */
   final long slotLength;
 
-  /** For each side, the time from the slot time of a row to its expiry, in milliseconds. */
+  /**
+   * For each side, the time from the slot time of a row to its expiry, in milliseconds, or {@link
+   * #FOREVER}.
+   */
   final long[] kept;
 
   /** The share of the JVM's heap for the rows of all state partitions. */
@@ -187,9 +196,12 @@ public final class JoinRules implements Serializable {
     return table != null && !table.isFinal;
   }
 
-  /** The last side whose rows expire. A table on the right side has none. */
-  int lastExpiring() {
-    return table == null ? RIGHT : LEFT;
+  /**
+   * Whether rows of a side expire, and are in slots of time. If not, as in a table or in a join
+   * without bounds, they are in slots by their keys.
+   */
+  boolean expires(int side) {
+    return (table == null || side == LEFT) && kept[side] != FOREVER;
   }
 
   /** Whether state records that rows of this side have matched. */
@@ -197,21 +209,29 @@ public final class JoinRules implements Serializable {
     return padsUnmatched[side] || (semi && side == LEFT);
   }
 
-  /** The first slot of `side` that can contain a match for a row of the other side. */
-  long firstSlot(int side, long otherTime) {
-    return slot(otherTime + (side == RIGHT ? slotLower : -slotUpper));
+  /**
+   * The first slot of `side` that can contain a match for a row of the other side. `hash`: that of
+   * the key.
+   */
+  long firstSlot(int side, long otherTime, int hash) {
+    return slot(side, otherTime + (side == RIGHT ? slotLower : -slotUpper), hash);
   }
 
-  long lastSlot(int side, long otherTime) {
-    return slot(otherTime + (side == RIGHT ? slotUpper : -slotLower));
+  long lastSlot(int side, long otherTime, int hash) {
+    return slot(side, otherTime + (side == RIGHT ? slotUpper : -slotLower), hash);
   }
 
   /**
-   * The slot of a row. `time`: the end of its tumbling window, or else its event time. A slot ends
-   * with a multiple of its length, so that the rows of one tumbling window leave with their slot.
+   * The slot of a row. `time`: the end of its tumbling window, or else its event time. `hash`: that of
+   * its key. A slot of time ends with a multiple of its length, so that the rows of one tumbling
+   * window leave with their slot.
    */
-  long slot(long time) {
-    return Math.floorDiv(time - 1, slotLength);
+  long slot(int side, long time, int hash) {
+    return expires(side) ? Math.floorDiv(time - 1, slotLength) : slotOfKey(hash);
+  }
+
+  static long slotOfKey(int hash) {
+    return hash >>> Integer.SIZE - HASHED_SLOT_BITS;
   }
 
   static long ceilMillis(long micros) {

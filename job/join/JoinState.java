@@ -92,6 +92,18 @@ final class JoinState {
     return slots.get(side);
   }
 
+  /**
+   * The slots of a side that can contain a match for a row of the other side. Valid until a row is
+   * added to the side. `hash`: that of the key.
+   */
+  List<Slot> slotsOfMatches(int side, long otherTime, int hash) {
+    int first = place(side, rules.firstSlot(side, otherTime, hash));
+    int last = place(side, rules.lastSlot(side, otherTime, hash));
+    return slots
+        .get(side)
+        .subList(first < 0 ? -first - 1 : first, last < 0 ? -last - 1 : last + 1);
+  }
+
   /** Null: the side has no rows there. */
   Slot slot(int side, long number) {
     int place = place(side, number);

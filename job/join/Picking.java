@@ -27,12 +27,8 @@ final class Picking implements ResultOfExpired {
   public void emit(UnsafeRow key, int hash, StoredRow left, List<InternalRow> output) {
     this.left = left;
     best = null;
-    long last = rules.lastSlot(JoinRules.RIGHT, left.eventTime);
-    for (long number = rules.firstSlot(JoinRules.RIGHT, left.eventTime); number <= last; number++) {
-      Slot slot = state.slot(JoinRules.RIGHT, number);
-      if (slot != null) {
-        probe(slot, key, hash);
-      }
+    for (Slot slot : state.slotsOfMatches(JoinRules.RIGHT, left.eventTime, hash)) {
+      probe(slot, key, hash);
     }
     if (best != null) {
       output.add(rules.pair(left.row, best));

@@ -25,6 +25,7 @@ import scala.collection.Iterator;
  *
  * <p>A slot has the rows of one side whose event times are in one range. It is filled, written, read
  * and removed as a whole. A probe reads the rows of the key in each slot that can contain a match.
+ * Rows of a side that never expire are in slots by the hash of the key.
  *
  * <p>A row expires at the first watermark at which no later row can match it. An unmatched row of
  * an outer side is then emitted. A slot is removed once all of its rows have expired. In
@@ -211,9 +212,8 @@ public final class StreamJoin extends EvictingJoin {
       int other = 1 - side;
       boolean isEnough = rules.semi && side == LEFT;
       boolean matched = false;
-      long last = rules.lastSlot(other, slotTime);
-      for (long slot = rules.firstSlot(other, slotTime); slot <= last; slot++) {
-        matched |= probe(side, row, state.slot(other, slot), output);
+      for (Slot slot : state.slotsOfMatches(other, slotTime, hash)) {
+        matched |= probe(side, row, slot, output);
         if (isEnough && matched) {
           return;
         }
@@ -225,11 +225,8 @@ public final class StreamJoin extends EvictingJoin {
       }
     }
 
-    /** Emits the matches of `row` in a slot of the other side. `slot`: null: it has no rows. */
+    /** Emits the matches of `row` in a slot of the other side. */
     private boolean probe(int side, StoredRow row, Slot slot, List<InternalRow> output) {
-      if (slot == null) {
-        return false;
-      }
       SlotRows others = state.rows(slot);
       if (others == null) {
         List<StoredRow> stored = list(slot);
@@ -323,7 +320,7 @@ public final class StreamJoin extends EvictingJoin {
         expired.get(side).add(row.copy());
         return;
       }
-      long slot = rules.slot(slotTime);
+      long slot = rules.slot(side, slotTime, hash);
       state.add(side, slot, key, hash, row);
       List<StoredRow> list = lists.get(side).get(slot);
       if (list != null) {

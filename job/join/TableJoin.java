@@ -193,7 +193,7 @@ public final class TableJoin extends EvictingJoin {
       if (unjoined.isMatchable()) {
         version = table.find(versions, row.eventTime);
         if (version == null && waits(row)) {
-          state.add(LEFT, rules.slot(row.eventTime), key, hash, row);
+          state.add(LEFT, rules.slot(LEFT, row.eventTime, hash), key, hash, row);
           return;
         }
         state.newestJoined = Math.max(state.newestJoined, row.eventTime);

@@ -10,11 +10,9 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
  * The rows of the keys of a table in state, or their versions, and the result of a row of the
  * stream with one of them.
  *
- * <p>The keys are in slots by their hash, which fill the heap and leave it one by one (JoinState).
+ * <p>The keys are in slots by their hashes, which fill the heap and leave it one by one (JoinState).
  */
 final class TableVersions implements ResultOfExpired {
-  private static final int SLOT_BITS = 8;
-
   /** Rows that a task looks at for versions that nothing needs. */
   private static final long SWEPT_ROWS = 10_000;
 
@@ -41,7 +39,7 @@ final class TableVersions implements ResultOfExpired {
 
   /** The rows that a key has, in a new list. */
   List<StoredRow> of(UnsafeRow key, int hash) {
-    return state.rows(JoinRules.RIGHT, slot(hash), key, hash);
+    return state.rows(JoinRules.RIGHT, JoinRules.slotOfKey(hash), key, hash);
   }
 
   /** Those of the versions that are needed, by time. */
@@ -51,7 +49,7 @@ final class TableVersions implements ResultOfExpired {
 
   /** Replaces the rows of a key. `before`: how many it has. */
   void replace(UnsafeRow key, int hash, int before, List<StoredRow> rows) {
-    state.replace(JoinRules.RIGHT, slot(hash), key, hash, before, rows);
+    state.replace(JoinRules.RIGHT, JoinRules.slotOfKey(hash), key, hash, before, rows);
   }
 
   /** Adds versions to those that a key has. Returns those that are needed, by time. */
@@ -65,7 +63,7 @@ final class TableVersions implements ResultOfExpired {
       return kept;
     }
     for (StoredRow version : arrived) {
-      state.add(JoinRules.RIGHT, slot(hash), key, hash, version);
+      state.add(JoinRules.RIGHT, JoinRules.slotOfKey(hash), key, hash, version);
     }
     return kept;
   }
@@ -115,9 +113,5 @@ final class TableVersions implements ResultOfExpired {
   public void emit(UnsafeRow key, int hash, StoredRow left, List<InternalRow> output) {
     List<StoredRow> versions = of(key, hash);
     emit(left.row, at(table.isAsOf ? kept(versions) : versions, left.eventTime), output);
-  }
-
-  private static long slot(int hash) {
-    return hash >>> Integer.SIZE - SLOT_BITS;
   }
 }

@@ -40,7 +40,10 @@ _SLOT = "slot"
 _OTHER = 2
 """Side of a row that is not joined."""
 _MICROSECONDS = 1000
-_LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
+_FOREVER = 2**63 - 1
+"""As in job/join/JoinRules.java."""
+_LONGEST = 2**62
+"""Microseconds. Longer than between any two event times, and a long if an event time is added."""
 
 
 class RowCounts:
@@ -235,7 +238,8 @@ def _expires_at(side: SidePlan, plan: JoinPlan) -> str:
         return f"unix_millis({window_end_column(side.side)})"
     micros = f"unix_micros(`{side.event_time_column}`)"
     rounded = f"{micros} div {_MICROSECONDS} + if({micros} % {_MICROSECONDS} > 0, 1, 0)"
-    return f"{rounded} + {_kept_ms(side, plan)}"
+    kept_ms = _kept_ms(side, plan)
+    return f"{rounded} + {kept_ms}" if kept_ms < _FOREVER else f"{_FOREVER}L"
 
 
 def _kept_ms(side: SidePlan, plan: JoinPlan) -> int:
@@ -243,8 +247,7 @@ def _kept_ms(side: SidePlan, plan: JoinPlan) -> int:
     if plan.window is not None or side.table is not None:
         return 0
     if side.retention is None:
-        assert plan.table_side is not None, "the state is bounded"
-        return 0
+        return _FOREVER if plan.table_side is None else 0
     return milliseconds(side.retention) + (0 if plan.event_time_in_key else 1)
 
 
@@ -273,10 +276,11 @@ def _window(plan: JoinPlan) -> tuple[int, int, int, int, int]:
     of a slot. The slot time is the end of the tumbling window, or else the event time."""
     slot_micros = milliseconds(slot_length(plan)) * _MICROSECONDS
     if plan.match_window is None:
-        return _LONG_MIN, _LONG_MAX, 0, 0, slot_micros
-    before, after = plan.match_window.before, plan.match_window.after
-    assert before is not None, "the state is bounded"
-    assert after is not None, "the state is bounded"
+        return -_LONGEST, _LONGEST, 0, 0, slot_micros
+    before, after = (
+        _LONGEST if bound is None else milliseconds(bound) * _MICROSECONDS
+        for bound in (plan.match_window.before, plan.match_window.after)
+    )
     if plan.inputs != SIDES:
         before, after = after, before
     lower, upper = -milliseconds(before), milliseconds(after)

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 from job.plan.capacity import AvailableResources
 from job.plan.explain_load import rounded, size
-from job.plan.join_operator import HEAP_SHARE, TABLE_SLOTS, slot_length
+from job.plan.join_operator import HEAP_SHARE, SLOTS_BY_KEY, sides_without_bound, slot_length
 from job.plan.plan import JoinPlan
 from job.plan.table_heap import LOADED_SHARE, TableHeap, table_heap
 from job.spec.durations import duration_text
 from job.spec.join_conditions import JoinOperator
-from job.spec.sides import Side
+from job.spec.sides import SIDES, Side
 
 
 def operator_lines(
@@ -21,15 +21,23 @@ def operator_lines(
         return
     yield "operator", "streamjoin: a stateful processor, with its rows on the heap of the JVM and"
     yield "", "in RocksDB, which has all rows of the last commit"
-    if plan.table_side is None:
-        length = duration_text(slot_length(plan))
-        yield "slots", f"rows are read, written and removed in slots of {length}"
-    else:
-        yield "slots", f"rows are read and leave the heap in {TABLE_SLOTS} slots, by key"
+    yield from _slots(plan)
     yield "rows on the heap", _limit(plan, resources)
     yield "", "Beyond that, the slots that were used least are only in RocksDB"
     if plan.table_side is not None:
         yield from _table_lines(plan.table_side, table_heap(plan), resources)
+
+
+def _slots(plan: JoinPlan) -> Iterator[tuple[str, str]]:
+    by_key = f"leave the heap in {SLOTS_BY_KEY} slots, by key"
+    unbounded = sides_without_bound(plan)
+    if plan.table_side is not None or len(unbounded) == len(SIDES):
+        yield "slots", f"rows are read and {by_key}"
+        return
+    length = duration_text(slot_length(plan))
+    yield "slots", f"rows are read, written and removed in slots of {length}"
+    if unbounded:
+        yield "", f"Rows of {unbounded[0]} are read and {by_key}"
 
 
 def _limit(plan: JoinPlan, resources: AvailableResources | None) -> str:

@@ -8,6 +8,7 @@ from job.plan.explain_load import rounded, size
 from job.plan.explain_load import warnings as load_warnings
 from job.plan.explain_table import LATE_ROWS, emitted_when, waited
 from job.plan.explain_table import state_text as table_state
+from job.plan.join_operator import sides_without_bound
 from job.plan.plan import JoinPlan
 from job.plan.warnings import expressions, warnings
 from job.spec.durations import duration_text
@@ -98,7 +99,7 @@ def _names(sides: list[Side]) -> str:
 def state_text(plan: JoinPlan, load: Load | None) -> str:
     if plan.table_side is not None:
         return table_state(plan, plan.table_side, load)
-    unbounded = [side for side in SIDES if plan.side(side).retention is None]
+    unbounded = sides_without_bound(plan)
     if unbounded:
         grows = f"WITHOUT BOUND on {_names(unbounded)} (unbounded_state)"
         if load is None:

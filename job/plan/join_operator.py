@@ -14,7 +14,7 @@ from job.plan.tables import has_table
 from job.spec.durations import duration_text
 from job.spec.engine import Engine
 from job.spec.join_conditions import JoinOperator
-from job.spec.sides import SIDES
+from job.spec.sides import SIDES, Side
 from job.spec.spec import JoinSpec
 
 DEFAULT = JoinOperator.SPARK
@@ -23,8 +23,8 @@ DEFAULT = JoinOperator.SPARK
 HEAP_SHARE = 0.3
 """Share of the heap of each JVM for rows in state. Further rows are only in RocksDB."""
 
-TABLE_SLOTS = 256
-"""Of a state partition, by the hash of a key (join/TableJoin.java)."""
+SLOTS_BY_KEY = 256
+"""Of a state partition, for a table, or a side whose rows do not expire (join/JoinRules.java)."""
 
 _SLOT_MIN, _SLOT_MAX = timedelta(seconds=1), timedelta(days=30)
 _SLOTS_OF_A_WINDOW = 4
@@ -66,21 +66,33 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
                 f"is not supported with {chosen}, which runs no stateful operator before the "
                 f"join: {remedy}",
             )
-    if spec.join.unbounded_state:
+    if spec.join.unbounded_state and spec.join.pick is not None:
         yield Problem(
             "join.unbounded_state",
             "true",
-            f"is not supported with {chosen}: give join.match_window before and after, or {remedy}",
+            "is not supported with join.pick, whose results wait until the match window has "
+            "passed: set before and after of join.match_window",
         )
 
 
 def state_format(plan: JoinPlan) -> str:
     """How the processor has its rows, as the checkpoint freezes it."""
     slots = f"slots of {duration_text(slot_length(plan))}"
-    if plan.table_side is None:
+    if plan.table_side is not None:
+        table = f"table in {SLOTS_BY_KEY} slots"
+        return table if not plan.stream_waits else f"{table}, {slots}"
+    unbounded = sides_without_bound(plan)
+    if not unbounded:
         return slots
-    table = f"table in {TABLE_SLOTS} slots"
-    return table if not plan.stream_waits else f"{table}, {slots}"
+    by_key = f"{' and '.join(unbounded)} in {SLOTS_BY_KEY} slots"
+    return by_key if len(unbounded) == len(SIDES) else f"{by_key}, {slots}"
+
+
+def sides_without_bound(plan: JoinPlan) -> list[Side]:
+    """The sides whose rows never leave state. Empty for a join with a table."""
+    if plan.table_side is not None:
+        return []
+    return [side for side in SIDES if plan.side(side).retention is None]
 
 
 def slot_length(plan: JoinPlan) -> timedelta:
@@ -92,9 +104,7 @@ def slot_length(plan: JoinPlan) -> timedelta:
         wanted = plan.window.size
     elif plan.match_window is not None:
         before, after = plan.match_window.before, plan.match_window.after
-        assert before is not None, "the state is bounded"
-        assert after is not None, "the state is bounded"
-        wanted = (before + after) // _SLOTS_OF_A_WINDOW
+        wanted = ((before or timedelta()) + (after or timedelta())) // _SLOTS_OF_A_WINDOW
     elif plan.table is not None and plan.table.wait is not None:
         wanted = plan.table.wait // _SLOTS_OF_A_WINDOW
     stored = wanted * _SLOTS_OF_A_WINDOW + max(plan.side(side).watermark_delay for side in SIDES)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from job.plan.capacity import table_rows, unsafe_bytes
-from job.plan.join_operator import HEAP_SHARE, TABLE_SLOTS
+from job.plan.join_operator import HEAP_SHARE, SLOTS_BY_KEY
 from job.plan.plan import JoinPlan
 from job.sql.types import BIGINT
 
@@ -47,7 +47,7 @@ def table_heap(plan: JoinPlan) -> TableHeap | None:
     rows = table_rows(plan, side)
     if rows is None or side.table is None or side.table.expected_keys is None:
         return None
-    slots = TABLE_SLOTS * plan.state_partitions
+    slots = SLOTS_BY_KEY * plan.state_partitions
     keys = ceil(side.table.expected_keys / slots)
     # The first column of a key is its slot.
     key = KEY_FIELDS + unsafe_bytes([BIGINT, *(part.type for part in side.key)])

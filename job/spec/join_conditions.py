@@ -106,7 +106,7 @@ class JoinConditions(Frozen):
     operator: JoinOperator | None = None
     """Implementation of the join. `spark`: the join operator of Spark, with its rows in RocksDB.
     `streamjoin`: a stateful processor with its rows on the heap, the only one of `engine:
-    real_time`, of a join with a table and of `pick`; without `deduplicate` and `unbounded_state`.
+    real_time`, of a join with a table and of `pick`; without `deduplicate`.
     Omitted: the one of the checkpoint, and in a new checkpoint `spark`, where it is possible. The
     checkpoint freezes it."""
 

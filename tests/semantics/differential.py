@@ -133,18 +133,11 @@ def check(
 def _check_processor(
     spark: SparkSession, case: Case, processor: Processor, heap: Heap
 ) -> list[Batch]:
-    # The real-time engine refuses `deduplicate` and `unbounded_state`.
+    # The processor refuses `deduplicate`.
     sides = (
         {name: side for name, side in case.spec[s].items() if name != "deduplicate"} for s in SIDES
     )
     spec = {**case.spec, **dict(zip(SIDES, sides, strict=True))}
-    if spec["join"].get("unbounded_state"):
-        window = {
-            "before": "2 seconds",
-            "after": "3 seconds",
-            **(spec["join"].get("match_window") or {}),
-        }
-        spec["join"] = {**spec["join"], "unbounded_state": False, "match_window": window}
     case = replace(case, spec=spec)
     expected, phases = specified(case, processor=processor)
     running = run_in_real_time_engine(

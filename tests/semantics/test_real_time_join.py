@@ -54,7 +54,9 @@ PLANTED: Mapping[str, Planted] = {
         "",
         "output",
     ),
-    "last_slot_not_read": Planted("StreamJoin.java", "slot <= last;", "slot < last;", "output"),
+    "last_slot_not_read": Planted(
+        "JoinState.java", "-last - 1 : last + 1)", "-last - 1 : last)", "output"
+    ),
     "first_slot_not_read": Planted(
         "JoinRules.java", "slotLower : -slotUpper)", "slotLower : slotLength - slotUpper)",
         "output",
@@ -288,6 +290,65 @@ def test_rows_that_expire_in_the_same_millisecond_are_all_evicted(
     batches = differential.check(spark, made, processor=processor, heap=heap)
 
     assert 3_001 == sum(batch.output.total() for batch in batches)
+
+
+WITHOUT_BOUND: Mapping[str, dict[str, str]] = {
+    "no_window": {},
+    "no_before": {"after": "5 s"},
+    "no_after": {"before": "5 s"},
+}
+# A row of one key and time on both sides, long after the others of its key.
+MUCH_LATER = (
+    *MORE_STEPS,
+    Data([row(4, 500_000), row(9, 500_000)], [row(9, 500_000)]),
+    Idle(),
+    Restart(),
+    Data([row(1, 600_000)], [row(5, 600_000)]),
+)
+
+
+@pytest.mark.parametrize(
+    ("window", "heap", "processor"),
+    [
+        (window, heap, differential.PROCESSORS[(first + second) % 2])
+        for first, window in enumerate(WITHOUT_BOUND)
+        for second, heap in enumerate((HEAPS[0], HEAPS[2]))
+    ],
+)
+def test_rows_that_never_expire_are_joined_however_late(
+    spark: SparkSession, window: str, heap: Heap, processor: Processor
+) -> None:
+    bounds = {"match_window": WITHOUT_BOUND[window] or None, "unbounded_state": True}
+    for steps in (MUCH_LATER, MANY_KEYS):
+        made = case("inner", steps=steps, **bounds)
+        differential.check(spark, made, processor=processor, heap=heap)
+
+
+WITHOUT_BOUND_PLANTED = {
+    "row_without_bound_expires": Plant(
+        "JoinRules.java", "side == LEFT) && kept[side] != FOREVER", "side == LEFT)"
+    ),
+    "row_without_bound_in_the_slot_of_its_time": Plant(
+        "JoinRules.java", "expires(side) ? Math.floorDiv", "true ? Math.floorDiv"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def without_bound_planted() -> None:
+    compile_plants(WITHOUT_BOUND_PLANTED)
+
+
+@pytest.mark.usefixtures("without_bound_planted")
+@pytest.mark.parametrize("name", WITHOUT_BOUND_PLANTED)
+def test_bug_planted_in_a_join_without_bounds_is_caught(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    use_plant(monkeypatch, name)
+    made = case("inner", steps=MUCH_LATER, match_window=None, unbounded_state=True)
+
+    with pytest.raises(differential.DifferenceError, match=r"batch \d+, output: "):
+        differential.check(spark, made, processor="batch")
 
 
 def test_jar_of_other_sources_is_refused(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from job.plan.fingerprint import Change, fingerprint, incompatible_changes, recorded_plan
-from job.plan.join_operator import DEFAULT
+from job.plan.join_operator import DEFAULT, state_format
 from job.spec.join_conditions import JoinOperator
 from tests.unit.specs import plan, problems
 
@@ -39,17 +39,39 @@ def test_checkpoint_without_an_operator_has_that_of_spark() -> None:
     ]
 
 
+def test_what_the_processor_does_not_run_is_refused_with_the_remedy() -> None:
+    found = problems(**PROCESSOR, left__deduplicate={"by": ["ad_id"], "within": "1 hour"})
+
+    assert "use join.operator spark" in found["left.deduplicate"]
+
+
+def test_pick_needs_both_ends_of_the_window() -> None:
+    found = problems(
+        join={
+            "type": "inner",
+            "unbounded_state": True,
+            "match_window": {"after": "1 hour"},
+            "pick": "latest",
+        }
+    )
+
+    assert "wait until the match window has passed" in found["join.unbounded_state"]
+
+
 @pytest.mark.parametrize(
-    ("part", "field"),
+    ("window", "expected"),
     [
-        ({"left__deduplicate": {"by": ["user"], "within": "1 hour"}}, "left.deduplicate"),
-        ({"join__unbounded_state": True, "join__match_window": None}, "join.unbounded_state"),
+        (None, "left and right in 256 slots"),
+        ({"after": "1 hour"}, "right in 256 slots, slots of 15 minutes"),
+        ({"before": "1 hour"}, "left in 256 slots, slots of 15 minutes"),
     ],
 )
-def test_what_the_processor_does_not_run_is_refused_with_the_remedy(
-    part: dict[str, Any], field: str
+def test_rows_that_never_expire_are_in_slots_by_key(
+    window: dict[str, str] | None, expected: str
 ) -> None:
-    assert "use join.operator spark" in problems(**PROCESSOR, **part)[field]
+    made = plan(**PROCESSOR, join__unbounded_state=True, join__match_window=window)
+
+    assert expected == state_format(made)
 
 
 def test_operator_of_spark_is_refused_in_real_time() -> None:

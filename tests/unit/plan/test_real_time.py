@@ -45,10 +45,11 @@ def test_real_time_settings_of_the_other_engine_are_refused() -> None:
 def test_everything_that_the_engine_cannot_run_is_refused_at_once() -> None:
     found = problems(
         **REAL_TIME,
-        join={"type": "inner", "unbounded_state": True, "match_window": {"after": "1 hour"}},
+        left__deduplicate={"by": ["ad_id"], "within": "1 hour"},
+        right__deduplicate={"by": ["user"], "within": "1 hour"},
     )
 
-    assert {"join.unbounded_state"} == set(found)
+    assert {"left.deduplicate", "right.deduplicate"} == set(found)
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_wider_rows_need_more_heap() -> None:
         narrow, right=replace(narrow.right, kept_columns=(*narrow.right.kept_columns, number))
     )
 
-    a_page_more = layout.LARGEST_PAGE * layout.TABLE_SLOTS * narrow.state_partitions
+    a_page_more = layout.LARGEST_PAGE * layout.SLOTS_BY_KEY * narrow.state_partitions
     more = found(wide).bytes - found(narrow).bytes
     assert 24 * 10_000_000 == pytest.approx(more, abs=a_page_more)
 
