@@ -231,11 +231,9 @@ class QueryView(View):
     output_records: int
     """Results written since the job started."""
     matched_results: int
-    """Results of matched rows: `output_records` without `unmatched_results`. With engine real_time
-    it contains the unmatched rows of the running interval until the interval ends."""
+    """Results of matched rows: `output_records` without `unmatched_results`."""
     unmatched_results: int
-    """Results of unmatched rows, which are also in `output_records`. Those of a running interval
-    are missing."""
+    """Results of unmatched rows, which are also in `output_records`."""
     filtered_results: int
     """Results that output.filter dropped."""
     latency: LatencyReport | None

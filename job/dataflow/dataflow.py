@@ -58,7 +58,7 @@ def kafka_dataflow(
     left, right = records
     results = dataflow(left, right, plan, join, access.registry, replay, limits)
     marks_failures = replay is not None and not in_intervals
-    return written(results, plan, limits, marks_failures=marks_failures)
+    return written(results, plan, limits, marks_failures=marks_failures, counted=join.counted)
 
 
 def _reading(
@@ -100,7 +100,11 @@ def dataflow(
     if limits is not None and _passes_letters(plan, join):
         letter_bytes_max = limits.dead_letter_bytes_max
     left, right = (
-        side_rows(records, plan.side(side), plan, registry, replay, letter_bytes_max, join.live)
+        side_rows(
+            *(records, plan.side(side), plan, registry, replay, letter_bytes_max),
+            live=join.live,
+            counted=join.counted,
+        )
         for side, records in zip(SIDES, (left_records, right_records), strict=True)
     )
     if replay is not None:
@@ -110,4 +114,5 @@ def dataflow(
         rows = rows.where(is_unmatched(plan, plan.join_type.anti_side))
     if replay is not None:
         rows = without_kept_back(rows, plan, replay)
-    return output_records(rows, plan, None if letter_bytes_max is None else DEAD_LETTER)
+    passed_on = None if letter_bytes_max is None else DEAD_LETTER
+    return output_records(rows, plan, passed_on, join.counted)

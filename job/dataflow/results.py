@@ -12,7 +12,7 @@ from job.plan.record_checks import FAILED_FIELD
 from job.plan.result_id import ID_HEADER, MATCH_HEADER
 from job.plan.side_plan import SidePlan
 from job.spark.kafka_partitioner import partition_for_key
-from job.spark.observed_metrics import count_where
+from job.spark.observed_metrics import Counted, observed
 from job.spec.sides import SIDES
 from job.sql.literals import quoted
 
@@ -25,7 +25,9 @@ _RESULT_OVERHEAD_BYTES = 200
 _HEADER_OVERHEAD_BYTES = 10
 
 
-def output_records(rows: DataFrame, plan: JoinPlan, passed_on: str | None = None) -> DataFrame:
+def output_records(
+    rows: DataFrame, plan: JoinPlan, passed_on: str | None = None, counted: Counted = observed
+) -> DataFrame:
     """(key, value, headers), the columns of Spark's Kafka sink.
 
     Key and value are STRING with text or JSON, or BINARY with the id of a schema.
@@ -40,7 +42,7 @@ def output_records(rows: DataFrame, plan: JoinPlan, passed_on: str | None = None
     conditions = list(result_checks.filters(plan))
     if conditions:
         is_result = f"{passed_on} IS NULL" if passed_on else "true"
-        rows = rows.observe(JOINED, count_where(is_result).alias("results"))
+        rows = counted(rows, JOINED, {"results": is_result})
     for condition in conditions:
         rows = rows.where(f"{passed_on} IS NOT NULL OR ({condition})" if passed_on else condition)
     if plan.checks.any:

@@ -26,7 +26,7 @@ from job.plan.side_plan import SidePlan
 from job.plan.value_sql import DECODED, DECODED_KEY
 from job.replay.replay import Replay
 from job.spark.in_time_zone import register_in_time_zone
-from job.spark.observed_metrics import count_where
+from job.spark.observed_metrics import Counted, observed
 from job.spark.try_eval import register_try_eval
 from job.spark.watermark import WATERMARK_METADATA
 from job.spec.durations import milliseconds
@@ -58,7 +58,9 @@ def side_rows(
     registry: "RegistryAccess | None",
     replay: Replay | None = None,
     letter_bytes_max: int | None = None,
+    *,
     live: LiveWatermark | None = None,
+    counted: Counted = observed,
 ) -> DataFrame:
     """Rows of one side as the join stores them: kept columns, position, watermarked event time.
 
@@ -83,11 +85,11 @@ def side_rows(
     if live is not None:
         event_time = f"`{side.event_time_column}`"
         rows = live.recorded(rows, side.side, position_column(side.side), event_time)
-    counted = watermarked(rows, side).observe(side.side, *observed_metrics(side))
+    rows = counted(watermarked(rows, side), side.side, record_counts(side), *observed_metrics(side))
     if letter_bytes_max is None:
-        rows = kept(counted, side, plan)
+        rows = kept(rows, side, plan)
     else:
-        rows = _with_dead_letters(counted, side, plan, letter_bytes_max)
+        rows = _with_dead_letters(rows, side, plan, letter_bytes_max)
     return deduplicated(with_window(rows, side, plan), side, plan)
 
 
@@ -130,27 +132,28 @@ def watermarked(rows: DataFrame, side: SidePlan) -> DataFrame:
     return rows.withWatermark(f"`{side.event_time_column}`", _DELAY_BEYOND_ALL_EVENT_TIMES)
 
 
+def record_counts(side: SidePlan) -> dict[str, str]:
+    """Conditions by the names of their counts, which protocol/ reads."""
+    counts = {
+        "records": "true",
+        "null_keys": f"reason IS NULL AND {record_checks.counted_null_key(side)}",
+    }
+    if side.drops_records:
+        counts["filtered"] = record_checks.is_filtered(side)
+    return counts | {reason: f"reason = '{reason}'" for reason in record_sql.reasons(side)}
+
+
 def observed_metrics(side: SidePlan) -> list[Column]:
-    """Metrics of a side in each batch; protocol/ reads them by these names."""
+    """Further metrics of a side in each batch; protocol/ reads them by these names."""
     # The timestamp of a record without one is -1.
     record_time = f"nullif(`{column_name(side.side, 'record_timestamp')}`, timestamp_millis(-1))"
     if side.table is not None:  # its records have no results, and so no latency
         record_time = "cast(null AS TIMESTAMP)"
     return [
-        F.count(F.lit(1)).alias("records"),
-        count_where(f"reason IS NULL AND {record_checks.counted_null_key(side)}").alias(
-            "null_keys"
-        ),
-        *(
-            []
-            if not side.drops_records
-            else [count_where(record_checks.is_filtered(side)).alias("filtered")]
-        ),
         F.expr(f"unix_millis(max(`{side.event_time_column}`))").alias("event_time_max_ms"),
         F.expr(_event_times(side)).alias(EVENT_TIMES),
         F.expr(f"unix_millis(min({record_time}))").alias("record_time_min_ms"),
         F.expr(f"unix_millis(max({record_time}))").alias("record_time_max_ms"),
-        *(count_where(f"reason = '{reason}'").alias(reason) for reason in record_sql.reasons(side)),
         *([F.expr(unknown).alias(UNKNOWN_IDS)] if (unknown := _unknown_ids(side)) else []),
     ]
 

@@ -7,7 +7,7 @@ expression fails on it. All are counted.
 
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 
 from job.dataflow.output_columns import PARTITION, TIMESTAMP
 from job.dataflow.results import result_bytes
@@ -21,7 +21,7 @@ from job.plan.result_checks import texts
 from job.plan.result_id import ID_HEADER, is_unmatched_id
 from job.plan.timestamp_sql import iso_text
 from job.protocol.totals import Totals
-from job.spark.observed_metrics import count_where
+from job.spark.observed_metrics import Counted, observed
 from job.sql.literals import quoted
 from job.writer.transactions import COLUMNS, ID
 
@@ -55,7 +55,12 @@ class TopicLimits:
 
 
 def written(
-    rows: DataFrame, plan: JoinPlan, limits: TopicLimits, *, marks_failures: bool = False
+    rows: DataFrame,
+    plan: JoinPlan,
+    limits: TopicLimits,
+    *,
+    marks_failures: bool = False,
+    counted: Counted = observed,
 ) -> DataFrame:
     """The COLUMNS of results and dead letters (writer/transactions.py), all counted.
 
@@ -79,7 +84,7 @@ def written(
         f"({size}) AS size",
         "cast(headers[0].value AS STRING) AS id",
     )
-    rows = rows.observe(OUTPUT, *_result_counts(plan))
+    rows = counted(rows, OUTPUT, _result_counts(plan))
     marked: list[str] = []
     if plan.fails_on_bad_records and marks_failures:
         failure = _failure(rows, plan, limits)
@@ -99,7 +104,7 @@ def written(
         )
     records = _with_letters(rows, plan, limits)
     counts = _letter_counts(of_records=passes_letters)
-    return records.observe(WRITTEN, *counts).select(*COLUMNS)
+    return counted(records, WRITTEN, counts).select(*COLUMNS)
 
 
 def _optional(rows: DataFrame, name: str, kind: str) -> str:
@@ -183,16 +188,16 @@ def _too_large(plan: JoinPlan, limits: TopicLimits) -> str:
     return f"concat('the result has ', size, {quoted(limit)})"
 
 
-def _result_counts(plan: JoinPlan) -> list[Column]:
-    counts = [
-        count_where("NOT is_letter").alias("records"),
-        count_where(f"reason = '{names.VALUE_TOO_LARGE}'").alias("too_large"),
-        count_where(f"reason = '{EXPRESSION_FAILED}'").alias("failed"),
-        count_where(f"reason = '{names.NULL_KEY}'").alias("without_key"),
-    ]
+def _result_counts(plan: JoinPlan) -> dict[str, str]:
+    """Conditions by the names of their counts."""
+    counts = {
+        "records": "NOT is_letter",
+        "too_large": f"reason = '{names.VALUE_TOO_LARGE}'",
+        "failed": f"reason = '{EXPRESSION_FAILED}'",
+        "without_key": f"reason = '{names.NULL_KEY}'",
+    }
     if plan.join_type.outer_sides:
-        is_result = "NOT is_letter AND reason IS NULL"
-        counts.append(count_where(f"{is_result} AND {_is_unmatched(plan)}").alias("unmatched"))
+        counts["unmatched"] = f"NOT is_letter AND reason IS NULL AND {_is_unmatched(plan)}"
     return counts
 
 
@@ -202,14 +207,15 @@ def _is_unmatched(plan: JoinPlan) -> str:
     return "headers[1].value IS NULL"
 
 
-def _letter_counts(*, of_records: bool) -> list[Column]:
-    """`of_records`: also counts the dead letters of input records."""
-    return [
-        count_where(f"side = '{side}' AND reason = '{reason}'").alias(f"{side}/{reason}")
+def _letter_counts(*, of_records: bool) -> dict[str, str]:
+    """Conditions by the names of their counts. `of_records`: also of the dead letters of input
+    records."""
+    return {
+        f"{side}/{reason}": f"side = '{side}' AND reason = '{reason}'"
         for side, reasons in Totals().dead_letters.items()
         for reason in reasons
         if of_records or side == "output"
-    ]
+    }
 
 
 def without_failures(records: DataFrame, *, fails: bool) -> DataFrame:

@@ -148,12 +148,10 @@ public final class JoinRules implements Serializable {
   }
 
   InternalRow pair(InternalRow left, InternalRow right) {
-    counts.emitted.add(1);
     return output(left, right, null);
   }
 
   InternalRow unmatched(int side, InternalRow row) {
-    counts.emitted.add(1);
     return side == LEFT ? output(row, null, null) : output(null, row, null);
   }
 

@@ -1,6 +1,8 @@
 package streamjoin;
 
 import java.io.Serializable;
+import java.util.HashMap;
+import java.util.Map;
 import org.apache.spark.SparkContext;
 import org.apache.spark.util.LongAccumulator;
 
@@ -35,11 +37,11 @@ public final class RowCounts implements Serializable {
   /** Versions of a table that are not newer than a row of the stream that was joined before. */
   final LongAccumulator staleAnswers;
 
-  final LongAccumulator emitted;
   final NewestTime[] newest = {new NewestTime(), new NewestTime()};
 
   private final transient SparkContext context;
   private final transient RunningTasks running = new RunningTasks();
+  private final transient Map<String, Tally> tallies = new HashMap<>();
 
   public RowCounts(SparkContext context) {
     this.context = context;
@@ -61,8 +63,6 @@ public final class RowCounts implements Serializable {
     }
     staleAnswers = context.longAccumulator("streamjoin.stale_answers");
     keysMoved = context.longAccumulator("streamjoin.keys_moved");
-    emitted = context.longAccumulator("streamjoin.emitted");
-    running.watch(emitted.id());
     context.addSparkListener(running);
   }
 
@@ -98,9 +98,27 @@ public final class RowCounts implements Serializable {
     return running.sum(late[side].id());
   }
 
-  /** Rows that the join has emitted in the running interval, before output.filter. */
-  public long emittedInInterval() {
-    return running.sum(emitted.id());
+  /** Counts rows by conditions. `name`: of the tally, one for each. */
+  public Tally tally(String name, int conditions) {
+    Tally tally = new Tally(conditions);
+    context.register(tally);
+    running.watch(tally.id());
+    tallies.put(name, tally);
+    return tally;
+  }
+
+  /** Lines of the name of a tally and its counts in the running interval. */
+  public String talliesInInterval() {
+    StringBuilder lines = new StringBuilder();
+    tallies.forEach(
+        (name, tally) -> {
+          lines.append(name);
+          for (int place = 0; place < tally.value().length; place++) {
+            lines.append(' ').append(running.sum(tally.id(), place));
+          }
+          lines.append('\n');
+        });
+    return lines.toString();
   }
 
   /**

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from job.join.live_watermark import LiveWatermark
 from job.join.processor import RowCounts, processor_join
 from job.plan.plan import JoinPlan
+from job.spark.observed_metrics import Counted, observed
 from job.spark.watermark import pass_late_watermark
 from job.spec.join_conditions import JoinOperator
 
@@ -40,6 +41,10 @@ class Join(Protocol):
     def live(self) -> LiveWatermark | None:
         """The watermark that advances within intervals. None: the run has no intervals."""
 
+    @property
+    def counted(self) -> Counted:
+        """How rows are counted, so that their numbers are known during an interval."""
+
     def begin_batch(self, query: StreamingQuery, spark: SparkSession) -> None:
         """Called with each micro-batch of the query, before its rows are computed. `spark`: the
         session of the batch."""
@@ -56,6 +61,7 @@ class SparkJoin:
     passes_dead_letters = False
     counts = None
     live = None
+    counted = staticmethod(observed)
 
     def joined(self, left: DataFrame, right: DataFrame, plan: JoinPlan) -> DataFrame:
         sides = {"left": left, "right": right}
@@ -92,6 +98,7 @@ class StreamJoin:
         """
         self.counts = RowCounts(spark, plan)
         self.live = LiveWatermark(spark, plan.inputs) if in_intervals else None
+        self.counted: Counted = self.counts.counted if in_intervals else observed
         self._as_interval = as_interval
         self._late_at_least_ms = late_at_least_ms
         self._heap_bytes = heap_bytes

@@ -8,7 +8,7 @@ The processor is in Java, and also runs in real-time mode. The columns that it n
 here, in SQL: see `_input_rows`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import reduce
 from typing import Any
@@ -24,6 +24,7 @@ from job.plan.position import position_column
 from job.plan.side_plan import SidePlan
 from job.protocol.progress import HeapUse, TableCounts
 from job.spark.java_classes import check_classes, java_class
+from job.spark.observed_metrics import observed
 from job.spec.durations import milliseconds
 from job.spec.sides import SIDES, Side
 
@@ -53,6 +54,7 @@ class RowCounts:
         """Raises SetupError if the processor was built from other sources."""
         check_classes(spark)
         self._inputs = plan.inputs
+        self._tallied: dict[str, list[str]] = {}
         self.java = java_class(spark, "RowCounts")(spark.sparkContext._jsc.sc())
 
     def close(self) -> None:
@@ -67,9 +69,28 @@ class RowCounts:
         """Whether tasks run and the executor of each has sent a heartbeat lately."""
         return bool(self.java.tasksAreAlive())
 
-    def emitted_in_interval(self) -> int:
-        """Rows that the join has emitted in the running interval."""
-        return int(self.java.emittedInInterval())
+    def counted(
+        self, rows: DataFrame, name: str, conditions: Mapping[str, str], *metrics: Column
+    ) -> DataFrame:
+        """As `observed` (spark/observed_metrics.py). The numbers are also known while an interval
+        runs."""
+        bits = [
+            f"CASE WHEN {condition} THEN {1 << place}L ELSE 0L END"
+            for place, condition in enumerate(conditions.values())
+        ]
+        tally = self.java.tally(name, len(conditions))
+        self._tallied[name] = list(conditions)
+        tallied = rows.where(Column(tally.counted(F.expr(" | ".join(bits))._jc)))
+        return observed(tallied, name, conditions, *metrics)
+
+    def observed_in_interval(self) -> Mapping[str, Mapping[str, int]]:
+        """What `counted` has counted in the running interval, as of the last report of the
+        executors."""
+        lines = [line.split(" ") for line in str(self.java.talliesInInterval()).splitlines()]
+        return {
+            name: dict(zip(self._tallied[name], map(int, counts), strict=True))
+            for name, *counts in lines
+        }
 
     def in_interval(self, side: Side) -> tuple[int, int | None]:
         """Late rows and the newest event time, in milliseconds, of the running interval, as of the
@@ -283,9 +304,7 @@ def _window(plan: JoinPlan) -> tuple[int, int, int, int, int]:
     )
     if plan.inputs != SIDES:
         before, after = after, before
-    lower, upper = -milliseconds(before), milliseconds(after)
-    bounds = lower * _MICROSECONDS, upper * _MICROSECONDS
-    return *bounds, *bounds, slot_micros
+    return -before, after, -before, after, slot_micros
 
 
 def _bound_condition(plan: JoinPlan, types: dict[str, StructType], spark: SparkSession) -> Any:

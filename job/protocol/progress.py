@@ -217,11 +217,7 @@ def batch_progress(
         duration_seconds=progress["batchDuration"] / 1000,
         phase_seconds={_snake(name): ms / 1000 for name, ms in progress["durationMs"].items()},
         output_records=_output_records(progress["sink"], observed.get("output", {})),
-        unmatched_results=observed.get("output", {}).get("unmatched", 0),
-        filtered_results=_filtered_results(observed),
-        too_large_results=observed.get("output", {}).get("too_large", 0),
-        failed_results=observed.get("output", {}).get("failed", 0),
-        keyless_results=observed.get("output", {}).get("without_key", 0),
+        **result_counts(observed),
         late_rows=_sum(operators, "numRowsDroppedByWatermark"),
         state_rows_updated=operator["numRowsUpdated"],
         state_rows_removed=operator["numRowsRemoved"],
@@ -236,16 +232,42 @@ def batch_progress(
     )
 
 
+def result_counts(observed: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """Fields of BatchProgress that count results, from the metrics that the query observes."""
+    output = observed.get("output", {})
+    return {
+        "unmatched_results": output.get("unmatched", 0),
+        "filtered_results": _filtered_results(observed),
+        "too_large_results": output.get("too_large", 0),
+        "failed_results": output.get("failed", 0),
+        "keyless_results": output.get("without_key", 0),
+    }
+
+
+def record_counts(observed: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of SideProgress that count records, from the metrics of the side."""
+    return {
+        "records": observed.get("records", 0),
+        "null_keys": observed.get("null_keys", 0),
+        "filtered_records": observed.get("filtered", 0),
+        "bad_records": {reason: observed.get(reason, 0) for reason in REASONS},
+    }
+
+
 def dead_letters_written(text: str) -> Mapping[tuple[str, str], int]:
-    """Dead letters by side and reason, from the same JSON.
+    """Dead letters by side and reason, from the same JSON."""
+    return dead_letter_counts(json.loads(text).get("observedMetrics", {}))
+
+
+def dead_letter_counts(observed: Mapping[str, Mapping[str, int]]) -> Mapping[tuple[str, str], int]:
+    """Dead letters by side and reason, from the metrics that the query observes.
 
     The query observes those that it writes with the results, as `<side>/<reason>`. With Spark's
     join these are the dead letters of results.
     """
-    observed = json.loads(text).get("observedMetrics", {}).get("written", {})
     return {
         (side, reason): count
-        for name, count in observed.items()
+        for name, count in observed.get("written", {}).items()
         for side, reason in [name.split("/")]
         if count
     }
@@ -270,7 +292,9 @@ def _output_records(sink: Mapping[str, Any], observed: Mapping[str, int]) -> int
 def _filtered_results(observed: Mapping[str, Mapping[str, int]]) -> int:
     if "joined" not in observed:
         return 0
-    return observed["joined"].get("results", 0) - observed.get("output", {}).get("records", 0)
+    passed = observed.get("output", {}).get("records", 0)
+    # The counts of a running interval are not of one moment.
+    return max(0, observed["joined"].get("results", 0) - passed)
 
 
 def results_written(observed: Mapping[str, int]) -> int:
@@ -293,10 +317,7 @@ def _side_progress(
     observed, source = all_observed.get(side, {}), sources[side]
     return SideProgress(
         duplicates=duplicates.get(side, 0),
-        records=observed.get("records", 0),
-        null_keys=observed.get("null_keys", 0),
-        filtered_records=observed.get("filtered", 0),
-        bad_records={reason: observed.get(reason, 0) for reason in REASONS},
+        **record_counts(observed),
         event_time_max_ms=observed.get("event_time_max_ms"),
         record_time_min_ms=observed.get("record_time_min_ms"),
         record_time_max_ms=observed.get("record_time_max_ms"),

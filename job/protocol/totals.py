@@ -1,13 +1,22 @@
 """Counters since the job started: sums over its batches, restarts, failures. Pure."""
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
 from job.protocol.latency import Latencies
-from job.protocol.progress import BatchProgress, HeapUse, SideProgress, TableCounts
+from job.protocol.progress import (
+    BatchProgress,
+    HeapUse,
+    SideProgress,
+    TableCounts,
+    dead_letter_counts,
+    record_counts,
+    result_counts,
+    results_written,
+)
 from job.protocol.reasons import DEAD_LETTER_REASONS, REASONS, RESULT_REASONS
 from job.spec.sides import Side
 
@@ -27,6 +36,11 @@ _SUMMED = (
     "output_records", "unmatched_results", "filtered_results", "too_large_results",
     "failed_results", "keyless_results", "late_rows", "state_rows_updated", "state_rows_removed",
     "state_update_seconds", "state_removal_seconds", "state_commit_seconds",
+)  # fmt: skip
+# Those that move while an interval runs, besides output_records.
+_LIVE = (
+    "unmatched_results", "filtered_results", "too_large_results", "failed_results",
+    "keyless_results", "late_rows",
 )  # fmt: skip
 
 
@@ -59,22 +73,31 @@ class SideTotals(_Value):
             }
         )
 
-    def with_live(self, records: int, newest_ms: int | None) -> Self:
-        times = (self.event_time_max_ms, newest_ms)
-        newest = max((ms for ms in times if ms is not None), default=None)
-        return self.model_copy(
-            update={"records": self.records + records, "event_time_max_ms": newest}
+    def with_live(self, live: "LiveFigures", side: Side) -> Self:
+        counted = SideProgress(
+            **{**record_counts(live.observed.get(side, {})), "records": live.read.get(side, 0)},
+            event_time_max_ms=live.newest_ms.get(side),
+            end_offsets={},
+            latest_offsets={},
         )
+        return self.plus(counted)
 
     def at_least(self, shown: Self) -> Self:
-        return self.model_copy(update={"records": max(self.records, shown.records)})
+        counts = ("records", "null_keys", "filtered_records")
+        return self.model_copy(
+            update={
+                **_largest(self, shown, counts),
+                "bad_records": _maxima(self.bad_records, shown.bad_records),
+            }
+        )
 
 
 class LiveFigures(_Value):
     """Figures of an interval of real-time mode that has not ended."""
 
     read: dict[Side, int]
-    written: int
+    observed: Mapping[str, Mapping[str, int]] = {}
+    """Counts of the metrics that the query observes, by the names of metrics and counts."""
     late_rows: int
     newest_ms: dict[Side, int | None]
     """Newest event time, epoch milliseconds. None: no row has come yet."""
@@ -88,7 +111,6 @@ class Totals(_Value):
     phase_seconds: dict[str, float] = {}
     output_records: int = 0
     unmatched_results: int = 0
-    """Results of unmatched rows, without those of a running interval."""
     filtered_results: int = 0
     too_large_results: int = 0
     failed_results: int = 0
@@ -162,25 +184,33 @@ class Totals(_Value):
 
     def with_live(self, live: LiveFigures) -> Self:
         """With the figures of an interval that has not ended."""
+        counts = {
+            **result_counts(live.observed),
+            "output_records": results_written(live.observed.get("output", {})),
+            "late_rows": live.late_rows,
+        }
         return self.model_copy(
             update={
-                "left": self.left.with_live(live.read.get("left", 0), live.newest_ms.get("left")),
-                "right": self.right.with_live(
-                    live.read.get("right", 0), live.newest_ms.get("right")
-                ),
-                "output_records": self.output_records + live.written,
-                "late_rows": self.late_rows + live.late_rows,
+                **{name: getattr(self, name) + count for name, count in counts.items()},
+                "left": self.left.with_live(live, "left"),
+                "right": self.right.with_live(live, "right"),
             }
-        )
+        ).with_dead_letters(dead_letter_counts(live.observed))
 
     def at_least(self, shown: Self) -> Self:
         """Without a counter that is lower than in `shown`, as after an interval was interrupted."""
+        largest = _largest(self, shown, _LIVE)
+        matched = max(self.matched_results, shown.matched_results)
         return self.model_copy(
             update={
-                "output_records": max(self.output_records, shown.output_records),
-                "late_rows": max(self.late_rows, shown.late_rows),
+                **largest,
+                "output_records": matched + largest["unmatched_results"],
                 "left": self.left.at_least(shown.left),
                 "right": self.right.at_least(shown.right),
+                "dead_letters": {
+                    side: _maxima(counts, shown.dead_letters[side])
+                    for side, counts in self.dead_letters.items()
+                },
             }
         )
 
@@ -221,3 +251,12 @@ def _heap(total: Mapping[Side, HeapUse], batch: Mapping[Side, HeapUse]) -> dict[
 
 def _sums(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
     return {name: left.get(name, 0) + right.get(name, 0) for name in {**left, **right}}
+
+
+def _largest(left: BaseModel, right: BaseModel, names: Sequence[str]) -> dict[str, int]:
+    """The larger value of each field."""
+    return {name: max(getattr(left, name), getattr(right, name)) for name in names}
+
+
+def _maxima(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
+    return {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}

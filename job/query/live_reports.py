@@ -48,7 +48,7 @@ class LiveReports:
         counted = {side: self._counts.in_interval(side) for side in SIDES}
         return LiveFigures(
             read=dict(rows.read),
-            written=self._counts.emitted_in_interval(),
+            observed=self._counts.observed_in_interval(),
             late_rows=sum(late for late, _ in counted.values()),
             newest_ms={side: newest for side, (_, newest) in counted.items()},
         )

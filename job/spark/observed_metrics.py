@@ -2,13 +2,30 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from job.spark.stream_execution import batch_execution
+
+
+class Counted(Protocol):
+    """A function like `observed`."""
+
+    def __call__(
+        self, rows: DataFrame, name: str, conditions: Mapping[str, str], *metrics: Column
+    ) -> DataFrame: ...
+
+
+def observed(
+    rows: DataFrame, name: str, conditions: Mapping[str, str], *metrics: Column
+) -> DataFrame:
+    """The same rows. Spark reports, with the batch, how many of them meet each condition, and
+    further metrics. `name`: of the metrics."""
+    counts = (count_where(condition).alias(each) for each, condition in conditions.items())
+    return rows.observe(name, *counts, *metrics)
 
 
 def count_where(condition: str) -> Column:

@@ -24,7 +24,7 @@ import scala.collection.immutable.Seq;
  */
 public final class RunningTasks extends SparkListener {
   /** Values by id of the accumulator and by task. */
-  private final Map<Long, Map<Long, Long>> values = new HashMap<>();
+  private final Map<Long, Map<Long, long[]>> values = new HashMap<>();
 
   /** Time of the last heartbeat of each running task, or of its start. */
   private final Map<Long, Long> heardNanos = new HashMap<>();
@@ -47,8 +47,12 @@ public final class RunningTasks extends SparkListener {
     return heardNanos.replace(task, System.nanoTime()) != null;
   }
 
-  public synchronized void report(long task, long accumulator, long value) {
-    Map<Long, Long> byTask = values.get(accumulator);
+  public void report(long task, long accumulator, long value) {
+    report(task, accumulator, new long[] {value});
+  }
+
+  private synchronized void report(long task, long accumulator, long[] value) {
+    Map<Long, long[]> byTask = values.get(accumulator);
     if (byTask != null && heardNanos.containsKey(task)) {
       byTask.put(task, value);
     }
@@ -81,13 +85,18 @@ public final class RunningTasks extends SparkListener {
     return silent;
   }
 
-  public synchronized long sum(long accumulator) {
-    return values.get(accumulator).values().stream().mapToLong(Long::longValue).sum();
+  public long sum(long accumulator) {
+    return sum(accumulator, 0);
+  }
+
+  /** Of an accumulator with several numbers: the sum of those at a place. */
+  synchronized long sum(long accumulator, int place) {
+    return values.get(accumulator).values().stream().mapToLong(value -> value[place]).sum();
   }
 
   synchronized long max(long accumulator) {
     return values.get(accumulator).values().stream()
-        .mapToLong(Long::longValue)
+        .mapToLong(value -> value[0])
         .max()
         .orElse(NewestTime.NONE);
   }
@@ -115,8 +124,11 @@ public final class RunningTasks extends SparkListener {
       Iterator<AccumulableInfo> updates = task._4().iterator();
       while (updates.hasNext()) {
         AccumulableInfo update = updates.next();
-        if (update.update().isDefined() && update.update().get() instanceof Long) {
-          report(id, update.id(), (Long) update.update().get());
+        Object value = update.update().isDefined() ? update.update().get() : null;
+        if (value instanceof Long) {
+          report(id, update.id(), (Long) value);
+        } else if (value instanceof long[]) {
+          report(id, update.id(), (long[]) value);
         }
       }
     }

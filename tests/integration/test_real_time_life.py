@@ -56,6 +56,7 @@ def test_query_obeys_all_commands_in_the_middle_of_an_interval(
             topics.send([(command, 20, n)], [(command, 21, 50)])
             topics.wait_for_results()
             if n == 0:
+                produce(kafka.bootstrap_servers, "obeys.left", [Sent("no json")])
                 wait_for_live_figures(job)
             job.ask(command)
             job.wait_for_state(state)
@@ -99,7 +100,8 @@ def wait_for_progress_without_records(job: Job) -> None:
 
 
 def wait_for_live_figures(job: Job) -> None:
-    """One row of each side is read and joined in an interval that does not end.
+    """One row of each side is read and joined in an interval that does not end, and a bad record is
+    counted.
 
     A micro-batch may have ended before it, without a record.
     """
@@ -107,11 +109,12 @@ def wait_for_live_figures(job: Job) -> None:
     def are_live(status: JobStatus) -> bool:
         watermark = datetime.fromtimestamp(T0 / 1000 + 20 - DELAY_SECONDS, UTC)
         return (
-            (1, 1, 1)
+            (2, 1, 1, 1)
             == (
                 status.totals.left.records,
                 status.totals.right.records,
                 status.totals.output_records,
+                status.totals.left.bad_records["malformed_json"],
             )
             and watermark == status.side_watermark("left")
             and status.brokers is not None
@@ -207,7 +210,6 @@ def test_dead_letters_idle_sides_state_and_checkpoint(
         send_late()
         job.ask("resume")
         wait_for_letters("catch-up")
-        # Late rows are counted live, dead letters at the end of the batch.
         job.wait_for(
             lambda status: status.totals.late_rows == 4 and letters_counted(status) == expected,
             "the late rows and the dead letters are counted",
@@ -270,8 +272,12 @@ def test_transaction_at_the_end_of_a_quiet_partition_holds_nothing_back(
         topics.send_in_transactions(*CLOSING, partition=1)
         topics.wait_for_results()
         status = job.wait_for(
-            lambda status: status.idle.get("right") and set(behind(status).values()) == {0},
-            "the right side is idle, and all is read",
+            lambda status: (
+                status.idle.get("right")
+                and set(behind(status).values()) == {0}
+                and status.totals.unmatched_results
+            ),
+            "the right side is idle, all is read, and the unmatched rows are counted",
         )
         assert run_id == status.run_id
 

@@ -24,8 +24,8 @@ class Counts:
     def begin_interval(self) -> None:
         self.intervals += 1
 
-    def emitted_in_interval(self) -> int:
-        return 0
+    def observed_in_interval(self) -> dict[str, dict[str, int]]:
+        return {}
 
     def in_interval(self, _: str) -> tuple[int, int | None]:
         return 0, None
