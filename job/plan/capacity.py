@@ -191,12 +191,16 @@ def expected_load(plan: JoinPlan, model: Model = MODEL) -> Load | None:
     return Load(
         left=left,
         right=right,
-        cores=(left.rate + right.rate) / model.rows_per_cpu_second,
+        cores=(left.rate + right.rate) / model.rows_per_cpu_second * _operator_share(plan),
         memory_bytes=model.memory_bytes
         + min(STATE_MEMORY_BYTES, state_bytes or STATE_MEMORY_BYTES),
         engine=plan.engine,
         operator=plan.operator,
     )
+
+
+def _operator_share(plan: JoinPlan) -> float:
+    return OPERATOR_SHARE if plan.operator is JoinOperator.STREAMJOIN else 1
 
 
 def row_bytes(plan: JoinPlan, side: SidePlan, text_bytes: int = TEXT_BYTES) -> int:

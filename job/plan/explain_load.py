@@ -34,8 +34,8 @@ _ACCURACY = (
     f"within {MODEL.memory_spread:g}, bytes within {MODEL.bytes_spread:g}"
 )
 _OTHER_OPERATOR = (
-    f"; in a backlog the operator {JoinOperator.STREAMJOIN.value} needs about {OPERATOR_SHARE:g} "
-    "times these cores"
+    f"; the operator {JoinOperator.STREAMJOIN.value} is counted with {OPERATOR_SHARE:g} times its "
+    "cores"
 )
 _ASSUMED = (
     f"{TEXT_BYTES} bytes per STRING or BINARY, {NESTED_BYTES} per ARRAY, MAP or STRUCT; a row "

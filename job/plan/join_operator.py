@@ -17,9 +17,6 @@ from job.spec.join_conditions import JoinOperator
 from job.spec.sides import SIDES, Side
 from job.spec.spec import JoinSpec
 
-DEFAULT = JoinOperator.SPARK
-"""Operator of a new checkpoint, if the spec names none."""
-
 HEAP_SHARE = 0.3
 """Share of the heap of each JVM for rows in state. Further rows are only in RocksDB."""
 
@@ -33,9 +30,12 @@ _SLOTS_MAX = 64
 
 
 def operator_of(spec: JoinSpec) -> JoinOperator:
+    """Of a new checkpoint."""
     if spec.engine is Engine.REAL_TIME or has_table(spec) or spec.join.pick is not None:
         return JoinOperator.STREAMJOIN
-    return spec.join.operator or DEFAULT
+    deduplicates = any(side.deduplicate is not None for side in (spec.left, spec.right))
+    default = JoinOperator.SPARK if deduplicates else JoinOperator.STREAMJOIN
+    return spec.join.operator or default
 
 
 def unsupported(spec: JoinSpec) -> Iterator[Problem]:

@@ -28,7 +28,7 @@ from job.document import Document
 from job.errors import CheckpointError
 from job.event_time.interval import Interval
 from job.event_time.partitions import RecordedEventTimes
-from job.plan.fingerprint import changes, fingerprint
+from job.plan.fingerprint import changes, fingerprint, recorded_plan
 from job.plan.planner import join_plan
 from job.replay.replay import Replay
 from job.spec.engine import Engine
@@ -184,7 +184,8 @@ def test_recorded_fingerprint_is_that_of_its_spec(engine: Engine) -> None:
     document = json.loads((folder / "files" / "fingerprint.json").read_text())
     variables = {"RECORDED_SERVERS": "localhost:9092", "RECORDED_CHECKPOINT": "unused"}
     spec = spec_from_yaml((folder / "join.yaml").read_text(), variables)
-    plan = join_plan(spec, SQL, state_partitions=2)
+    settings = document["settings"]
+    plan = recorded_plan(join_plan(spec, SQL, state_partitions=2), settings)
 
     assert 1 == document["format"]
-    assert [] == changes(document["settings"], fingerprint(plan))
+    assert [] == changes(settings, fingerprint(plan))

@@ -167,7 +167,8 @@ def test_plan_prints_the_ids_in_the_estimate() -> None:
 
 
 def test_cores_count_the_rows_of_both_sides() -> None:
-    assert 1.5 == load(left=10_000, right=5_000).cores
+    assert 0.75 == load(left=10_000, right=5_000).cores
+    assert 1.5 == load(left=10_000, right=5_000, join__operator="spark").cores
 
 
 def test_memory_grows_with_the_state_up_to_the_limit_of_rocksdb() -> None:
@@ -241,7 +242,10 @@ def test_unbounded_growth_causes_a_warning_with_the_day_that_the_disk_is_full() 
         (
             "micro_batch",
             "streamjoin",
-            ["small batches follow each other", "the operator streamjoin needs about 0.5 times"],
+            [
+                "small batches follow each other",
+                "the operator streamjoin is counted with 0.5 times",
+            ],
             ["In real time"],
         ),
         (

@@ -151,7 +151,7 @@ def test_state_of_another_version_is_refused_by_name_with_the_way_on() -> None:
         FrozenSpecError, match=r"the state of another version .* `streamjoin change"
     ):
         check_not_frozen("file:/c", differences)
-    assert "state_format" not in fingerprint(plan())
+    assert "state_format" not in fingerprint(plan(join__operator="spark"))
 
 
 def test_remedy_names_a_change_only_where_a_change_is_possible() -> None:
