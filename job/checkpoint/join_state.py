@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from job.checkpoint.state_names import decoded
 from job.errors import CheckpointError
 from job.plan.plan import JoinPlan, window_end_column
 from job.plan.position import position_column
@@ -125,6 +126,7 @@ def _rows_of_processor(
         rows = rows.where("expires_at > coalesce(evicted, expires_at - 1)")
     if plan.join_type.semi_side is not None:
         rows = rows.where("NOT matched")  # They have been emitted, and match no other row.
+    rows = rows.withColumn("row", F.col("row").cast(decoded(rows.schema["row"].dataType)))
     return rows.select("row.*", "matched", "partition_id")
 
 

@@ -85,7 +85,7 @@ abstract class JoinProcessor extends StatefulProcessor<InternalRow, InternalRow,
     Map<String, StateStoreColFamilySchema> schemas =
         CollectionConverters.asJava(handle.columnFamilySchemas());
     for (int side = rules.firstStored; side <= RIGHT; side++) {
-      StructType entry = SlotStore.entrySchema(rules.rowSchemas[side]);
+      StructType entry = SlotStore.entrySchema(StateNames.encoded(rules.rowSchemas[side]));
       handle.getListState(SIDES[side], InternalRows.schemaOnly(entry), TTLConfig.NONE());
       StateStoreColFamilySchema list = schemas.get(SIDES[side]);
       StateStoreColFamilySchema sorted =

@@ -324,3 +324,28 @@ def test_nothing_is_left_in_state_once_all_rows_have_expired(
     assert not {"left", "right"} & left.keys()
     # After each row of an interval Spark searches for timers that are due: there is only one.
     [_clock] = times(left)
+
+
+def test_names_that_the_state_cannot_have_are_those_of_the_spec(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    nested = "STRUCT<`a-b`: ARRAY<STRUCT<`1st`: BIGINT>>>"
+    schema = f"k STRING, t TIMESTAMP, a BIGINT, `two words` STRING, `_x0020_\U0001f600` {nested}"
+    text = spec_text(
+        left_schema=f'"{schema}"',
+        columns='k: left.k, b: right.b, w: "left.`two words`", n: "left.`_x0020_\U0001f600`"',
+        more="engine: real_time",
+    )
+    plan = join_plan(spec_from_yaml(text, {}), SQL, state_partitions=1)
+    states = StateReader(spark, plan, str(tmp_path / "checkpoint"))
+    content = {"two words": "w", "_x0020_😀": {"a-b": [{"1st": 7}]}}
+    stream = Stream(spark, tmp_path, text)
+    try:
+        stream.feed(left=[{"k": "x", "t": T0, "a": 3, **content}])
+        [found] = states.rows("left", ["x"], last_batch(states), limit=10, cancel=never()).rows
+        [result] = stream.feed(right=[{"k": "x", "t": T0, "b": 1}])
+    finally:
+        stream.stop()
+
+    assert content.items() <= found.row.items()
+    assert {"w": "w", "n": {"a-b": [{"1st": 7}]}}.items() <= result.items()
