@@ -110,10 +110,13 @@ class RowCounts:
         counts = self.java.heap(self._inputs.index(side))
         return HeapUse(**dict(zip(HeapUse.model_fields, counts, strict=True)))
 
-    def state_rows(self, side: Side) -> int:
-        """Rows by which the state has grown."""
-        index = self._inputs.index(side)
-        return int(self.java.stored(index) - self.java.removed(index))
+    def stored_rows(self, side: Side) -> int:
+        """Rows that were added to the state."""
+        return int(self.java.stored(self._inputs.index(side)))
+
+    def removed_rows(self, side: Side) -> int:
+        """Rows that have left the state."""
+        return int(self.java.removed(self._inputs.index(side)))
 
 
 def release_states(spark: SparkSession) -> None:

@@ -6,9 +6,7 @@ Spark's listener and the query runner write them on their threads; the control s
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Protocol
 
 import structlog
 
@@ -21,8 +19,6 @@ from job.instants import to_epoch_ms
 from job.protocol.latency import LATENCY_WINDOW, latency_report
 from job.protocol.progress import (
     BatchProgress,
-    HeapUse,
-    TableCounts,
     batch_progress,
     dead_letters_written,
     kept_back_results,
@@ -30,6 +26,7 @@ from job.protocol.progress import (
 from job.protocol.reports import ChangeReport, LatencyReport, SideEventTimes, StateCount
 from job.protocol.status import Failure
 from job.protocol.totals import LiveFigures, Totals
+from job.query.counted import Counted, RowCounter, counted_by
 from job.query.state_rows import StateRowCounter
 from job.spec.sides import SIDES, Side
 from job.spec.source_topics import ONE_TOPIC_EACH, SourceTopics
@@ -39,18 +36,6 @@ BATCHES_KEPT = 100
 FAILURES_KEPT = 20
 
 _log = structlog.get_logger()
-
-
-class RowCounter(Protocol):
-    """Counts since the start of a run. `state_rows`: by which the state has grown."""
-
-    def late_rows(self, side: Side) -> int: ...
-
-    def state_rows(self, side: Side) -> int: ...
-
-    def heap(self, side: Side) -> HeapUse: ...
-
-    def table(self) -> TableCounts: ...
 
 
 class QueryStats:
@@ -82,7 +67,7 @@ class QueryStats:
         self._state_rows = StateRowCounter()
         self._latest_offsets: dict[int, Offsets] = {}
         self._row_counter: RowCounter | None = None
-        self._counted = _Counted()
+        self._counted = Counted()
         self._live: LiveFigures | None = None
         self.partitions = Partitions.none()
         """Offsets and event times read of each partition, up to the last delivered batch."""
@@ -256,26 +241,16 @@ class QueryStats:
     def count_rows_with(self, counter: RowCounter | None) -> None:
         """Take late rows and the growth of state from a counter. None: from Spark's progress."""
         with self._lock:
-            self._row_counter, self._counted = counter, _Counted()
+            self._row_counter, self._counted = counter, Counted()
 
     def _with_counted_rows(self, batch: BatchProgress) -> BatchProgress:
-        if self._row_counter is None:
-            self._state_rows.add_batch(
-                batch.batch_id, batch.state_rows_updated, batch.state_rows_removed
-            )
-            return batch
-        counter, before = self._row_counter, self._counted
-        now = self._counted = _Counted(
-            sum(counter.late_rows(side) for side in SIDES),
-            sum(counter.state_rows(side) for side in SIDES),
-            {side: counter.heap(side) for side in SIDES},
-            counter.table(),
+        if self._row_counter is not None:
+            before, self._counted = self._counted, counted_by(self._row_counter)
+            batch = self._counted.with_rows_since(before, batch)
+        self._state_rows.add_batch(
+            batch.batch_id, batch.state_rows_updated, batch.state_rows_removed
         )
-        self._state_rows.add_batch(batch.batch_id, now.state_rows - before.state_rows, 0)
-        late = batch.late_rows + now.late_rows - before.late_rows
-        heap = {side: now.heap[side].plus(before.heap[side], sign=-1) for side in SIDES}
-        table = now.table.plus(before.table, sign=-1)
-        return batch.model_copy(update={"late_rows": late, "heap": heap, "table": table})
+        return batch
 
     def _with_state_rows(self, batch: BatchProgress) -> BatchProgress:
         rows = self._state_rows.after(batch.batch_id)
@@ -387,11 +362,3 @@ class QueryStats:
     def last_progress_at(self) -> datetime | None:
         """Time of the last report: a batch, a running interval, or that there was no new data."""
         return self._last_progress_at
-
-
-@dataclass(frozen=True)
-class _Counted:
-    late_rows: int = 0
-    state_rows: int = 0
-    heap: Mapping[Side, HeapUse] = field(default_factory=lambda: dict.fromkeys(SIDES, HeapUse()))
-    table: TableCounts = field(default_factory=TableCounts)

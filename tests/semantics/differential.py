@@ -121,6 +121,7 @@ def check(
     if processor is not None:
         waits = any(case.spec[side].get("table") in WAITS for side in SIDES)
         return _check_processor(spark, case, "batch" if waits else processor, heap)
+    case = replace(case, spec={**case.spec, "join": {**case.spec["join"], "operator": "spark"}})
     expected, phases = specified(case)
     found = list(differences(expected, run_on_spark(spark, case, phases)))
     if "filter" in case.spec["output"]:

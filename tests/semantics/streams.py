@@ -40,7 +40,7 @@ right:
   event_time: t
   watermark_delay: 10 seconds
   max_event_time_ahead: {max_ahead}
-join: {{type: {join_type}, {join}}}
+join: {{type: {join_type}, {operator}{join}}}
 output:
   topic: out
   columns: {{{columns}}}
@@ -74,7 +74,10 @@ _RECORD = (
 
 
 def spec_text(**changes: str) -> str:
-    return SPEC.format(**{**_DEFAULTS, **changes})
+    """With the operator of Spark, unless the spec can have only the other one."""
+    texts = {**_DEFAULTS, **changes}
+    has_one = "engine: real_time" in texts["more"] or "table:" in texts["left_more"]
+    return SPEC.format(**texts, operator="" if has_one else "operator: spark, ")
 
 
 class Stream:

@@ -8,10 +8,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from job.dataflow.sides import UNKNOWN_IDS, decoded, observed_metrics
+from job.dataflow.sides import UNKNOWN_IDS, decoded, observed_metrics, record_counts
 from job.dead_letters import sql
 from job.errors import RegistryError, SecurityError
 from job.formats.avro import _bare
@@ -19,7 +19,9 @@ from job.formats.pinning import reader_schemas
 from job.formats.registry import RegistryAccess
 from job.plan.plan import JoinPlan
 from job.plan.planner import join_plan
+from job.plan.side_plan import SidePlan
 from job.spark.failures import failure_of
+from job.spark.observed_metrics import count_where
 from job.spec.spec import spec_from_yaml
 from tests.registry_stub import RegistryStub
 from tests.semantics.test_dead_letters import RECORDS, T0
@@ -148,9 +150,17 @@ def explained(rows: DataFrame, side: Side) -> DataFrame:
     )
 
 
+def metrics(side: SidePlan) -> list[Column]:
+    counts = record_counts(side).items()
+    return [
+        *(count_where(condition).alias(name) for name, condition in counts),
+        *observed_metrics(side),
+    ]
+
+
 def test_every_reason_is_counted_and_explained(side: Side) -> None:
     sent = [shown(), *(value for value, _ in BAD.values())]
-    counted = side.rows(*sent).agg(*observed_metrics(side.plan.left)).collect()[0].asDict()
+    counted = side.rows(*sent).agg(*metrics(side.plan.left)).collect()[0].asDict()
     letters = explained(side.rows(*sent), side).collect()
 
     assert dict.fromkeys(BAD, 1) == {reason: counted[reason] for reason in BAD}
@@ -222,7 +232,7 @@ def test_avro_envelopes_and_keys_of_both_formats(side: Side) -> None:
     ]  # fmt: skip
     records = typed.records(*((k, value) for k, value, _, _ in sent)).persist()
     rows = explained(records, typed).collect()
-    [counted] = records.agg(*observed_metrics(made.left)).collect()
+    [counted] = records.agg(*metrics(made.left)).collect()
 
     assert [reason for *_, reason, _ in sent] == [row.dead_reason for row in rows]
     for row, (*_, message) in zip(rows, sent, strict=True):

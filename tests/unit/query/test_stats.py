@@ -266,13 +266,16 @@ class Counter:
     """What the processor has counted."""
 
     def __init__(self) -> None:
-        self.late, self.state = 0, 0
+        self.late, self.stored, self.removed = 0, 0, 0
 
     def late_rows(self, side: str) -> int:
         return self.late if side == "left" else 0
 
-    def state_rows(self, side: str) -> int:
-        return self.state if side == "right" else 0
+    def stored_rows(self, side: str) -> int:
+        return self.stored if side == "right" else 0
+
+    def removed_rows(self, side: str) -> int:
+        return self.removed if side == "right" else 0
 
     def heap(self, side: str) -> HeapUse:
         return HeapUse(slots_loaded=self.late_rows(side))
@@ -287,11 +290,14 @@ def test_late_rows_and_state_of_the_real_time_engine_are_those_of_its_counter() 
     stats.count_rows_with(counter)
     by_spark = json.loads(recorded())["stateOperators"][0]["numRowsDroppedByWatermark"]
 
-    for batch_id, (counter.late, counter.state) in enumerate([(3, 10), (3, 7), (4, 7)]):
+    counts = [(3, 10, 0), (3, 12, 5), (4, 12, 5)]
+    for batch_id, (counter.late, counter.stored, counter.removed) in enumerate(counts):
         stats.batch(recorded(batchId=batch_id))
 
     assert [3, 0, 1] == [batch.late_rows - by_spark for batch in stats.batches]
     assert [10, 7, 7] == [batch.state_rows for batch in stats.batches]
+    assert [10, 2, 0] == [batch.state_rows_updated for batch in stats.batches]
+    assert [0, 5, 0] == [batch.state_rows_removed for batch in stats.batches]
     assert [3, 0, 1] == [batch.heap["left"].slots_loaded for batch in stats.batches if batch.heap]
 
 
@@ -301,7 +307,7 @@ def test_counter_of_the_next_run_begins_at_zero() -> None:
     for batch_id in range(2):
         counter = Counter()
         stats.count_rows_with(counter)
-        counter.state = 5
+        counter.stored = 5
         stats.batch(recorded(batchId=batch_id))
 
     assert [5, 10] == [batch.state_rows for batch in stats.batches]
