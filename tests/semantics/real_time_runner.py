@@ -96,7 +96,8 @@ class _Run(spark_runner.Run):
             on_batch(rows, batch_id)
             late = sum(join.counts.late_rows(side) for side in SIDES)
             self._late.append(of_earlier_runs + late)
-            grown = sum(join.counts.state_rows(side) for side in SIDES)
+            counts = join.counts
+            grown = sum(counts.stored_rows(s) - counts.removed_rows(s) for s in SIDES)
             self._in_state.append(at_start + grown)
 
         rows = dataflow(left, right, self._plan, join)
