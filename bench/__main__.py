@@ -32,6 +32,7 @@ from bench.report import (
 )
 from bench.running import Program
 from bench.throughput import Throughput
+from bench.timeline import Timeline, draw, timeline
 from deploy.local.kafka import EmbeddedKafka
 from job.errors import StreamjoinError
 
@@ -39,6 +40,7 @@ _REPOSITORY = Path(__file__).parents[1]
 DATA = _REPOSITORY / "data" / "bench"
 KAFKA = DATA / "kafka"
 _RESULTS = _REPOSITORY / "bench" / "results" / "results.jsonl"
+_PICTURE = _RESULTS.with_name("latency.svg")
 # A heap that never grows: garbage collection of the broker would be measured as part of the
 # program.
 BROKER_JVM_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseSerialGC")
@@ -56,6 +58,8 @@ class Bench:
         # A program that is named twice is measured once.
         self._programs = [PROGRAMS[name] for name in dict.fromkeys(arguments.programs)]
         self._console = Console()
+        self._timelines: dict[str, Timeline] = {}
+        """Of the last run of each program."""
 
     def run(self) -> bool:
         """Measure and report; whether all results were right."""
@@ -93,6 +97,7 @@ class Bench:
             seconds=self._arguments.latency_seconds,
             warm_up_seconds=self._arguments.warm_up_seconds,
         )
+        self._timelines[program.name] = timeline(watched)
         return latency.figures(watched)
 
     def _measure(self, number: int, program: Program, measure: Callable[[Path], Run]) -> Run:
@@ -120,6 +125,8 @@ class Bench:
         if self._arguments.latency_seconds:
             self._say(f"{name}, {self._arguments.rate:,} records/s a side")
             self._say(printed(latency_table(latencies)))
+            draw(self._timelines, _PICTURE)
+            self._say(f"The latency of each second is in {_PICTURE.relative_to(_REPOSITORY)}")
         for line in self._remarks(throughputs, latencies):
             self._say(line)
 

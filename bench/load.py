@@ -36,7 +36,7 @@ class Workload:
     name: str
     join_type: Literal["inner", "left_outer"] = "inner"
     unclicked_share: float = 0.0
-    """Share of the impressions that have a click."""
+    """Share of the impressions without a click."""
     match_window_ms: int = 10_000
     """A click matches from its impression's event time until this much later."""
     watermark_delay_ms: int = 10_000
