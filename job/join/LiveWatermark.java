@@ -88,9 +88,10 @@ public final class LiveWatermark {
     return true;
   }
 
-  /** The watermark that the driver has offered to the tasks of a run, in milliseconds. */
+  /** The watermark of the task of this thread, which follows the one that the driver offers, in
+   * milliseconds. */
   static long watermark(int run) {
-    return of(run).watermark;
+    return LocalShuffle.watermark(of(run).watermark);
   }
 
   /** Runs on the driver. The watermark never goes back. */

@@ -4,16 +4,22 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import org.apache.spark.SparkConf;
 import org.apache.spark.TaskContext;
+import org.apache.spark.internal.config.ConfigEntry;
+import org.apache.spark.internal.config.package$;
 import org.apache.spark.network.shuffle.streaming.StreamingShuffleMessage;
 import org.apache.spark.shuffle.ShuffleHandle;
 import org.apache.spark.shuffle.ShuffleReadMetricsReporter;
 import org.apache.spark.shuffle.ShuffleReader;
+import org.apache.spark.shuffle.ShuffleWriteMetricsReporter;
+import org.apache.spark.shuffle.ShuffleWriter;
 import org.apache.spark.shuffle.streaming.StreamingShuffleManager;
 import org.apache.spark.shuffle.streaming.StreamingShuffleReader;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.util.ErrorNotifier;
 import org.apache.spark.util.TaskCompletionListener;
+import org.apache.spark.util.Utils;
 import scala.Option;
 import scala.Product2;
 import scala.Tuple2;
@@ -24,14 +30,26 @@ import scala.collection.Iterator;
  * Spark's shuffle of real-time mode, whose readers give the join a tick while no row arrives: a task
  * of the join runs only with a row, and would evict nothing otherwise. A tick is a row of no side.
  *
- * <p>Spark's reader polls a queue of messages. The poll fails while the queue is empty, which leaves
- * the reader as it was.
+ * <p>With a local master the rows pass through a queue ({@link LocalShuffle}). On a cluster Spark's
+ * reader polls a queue of messages. The poll fails while the queue is empty, which leaves the reader
+ * as it was.
  */
 public final class TickingShuffleManager extends StreamingShuffleManager {
   private static final long TICK_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
 
+  private static final ConfigEntry<Object> HAND_OVER_MS =
+      package$.MODULE$.STREAMING_SHUFFLE_NETWORK_BUFFER_MAX_WAIT_TIME_MS();
+
   /** The tick of each running task, by its attempt id. */
   private static final Map<Long, InternalRow> TICKS = new ConcurrentHashMap<>();
+
+  /** Null: on a cluster. */
+  private final LocalShuffle local;
+
+  public TickingShuffleManager(SparkConf conf) {
+    long handOverMs = (Long) conf.get(HAND_OVER_MS);
+    local = Utils.isLocalMaster(conf) ? new LocalShuffle(handOverMs) : null;
+  }
 
   /** Called by a task that needs ticks, before it reads. */
   static void register(InternalRow tick) {
@@ -50,7 +68,29 @@ public final class TickingShuffleManager extends StreamingShuffleManager {
       int endPartition,
       TaskContext context,
       ShuffleReadMetricsReporter metrics) {
-    return new Reader<>(handle, context);
+    long task = context.taskAttemptId();
+    return local == null
+        ? new Reader<>(handle, context)
+        : local.reader(handle, startPartition, context, () -> TICKS.get(task));
+  }
+
+  @Override
+  public <K, V> ShuffleWriter<K, V> getWriter(
+      ShuffleHandle handle,
+      long mapId,
+      TaskContext context,
+      ShuffleWriteMetricsReporter metrics) {
+    return local == null
+        ? super.getWriter(handle, mapId, context, metrics)
+        : local.writer(handle, mapId, context);
+  }
+
+  @Override
+  public boolean unregisterShuffle(int shuffle) {
+    if (local != null) {
+      local.remove(shuffle);
+    }
+    return super.unregisterShuffle(shuffle);
   }
 
   private static final class Reader<K, C> extends StreamingShuffleReader<K, C> {

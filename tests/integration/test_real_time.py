@@ -33,6 +33,7 @@ from tests.integration.real_time_topics import (
 from tests.integration.topics import Sent, produce
 from tests.polling import wait_until
 from tests.registry_stub import RegistryStub
+from tests.unit.specs import changed
 
 EMITTED_WITHIN_SECONDS = 10.0
 
@@ -101,6 +102,31 @@ def test_join_type_gives_the_rows_of_nested_loops_in_both_phases(
     assert bad == topics.letters()
     assert 0 == status.totals.late_rows
     assert is_cut or results == status.totals.output_records
+
+
+BUSY_ROWS = 1_000
+BUSY = "left.k = 'x' or length(sha2(repeat(cast(left.a + right.b as string), 100), 512)) = 0"
+"""Takes some microseconds for each pair of rows whose key is not x, and is false for it."""
+
+
+def test_rows_that_wait_for_a_busy_join_do_not_become_late(
+    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
+) -> None:
+    """The watermark passes the right row x while the join compares the rows before it."""
+    topics = Topics(
+        *(kafka, "busy", "inner", tmp_path),
+        interval="1h",
+        partitions=1,
+        delivery="exactly_once",
+    )
+    with Job(changed(topics.spec(), join__condition=BUSY), tmp_path, jvm) as job:
+        wait_for_intervals(job)
+        topics.send([*[("busy", 20, 1)] * BUSY_ROWS, ("x", 20, 1)], [])
+        closing = [(None, CLOSING_AT, 1)]
+        topics.send(closing, [*[("busy", 21, 5)] * BUSY_ROWS, ("x", 21, 5), *closing])
+        pair = text_of(topics.result(("x", 20, 1), ("x", 21, 5)))
+        wait_until(lambda: topics.results()[pair] == 1, START_SECONDS, "the pair is visible")
+        assert 0 == job.terminate()
 
 
 def test_killed_interval_is_repeated_with_its_watermark(
