@@ -88,8 +88,10 @@ public final class LiveWatermark {
     return true;
   }
 
-  /** The watermark of the task of this thread, which follows the one that the driver offers, in
-   * milliseconds. */
+  /**
+   * The watermark of the task of this thread, in milliseconds. It follows the one that the driver
+   * offers ({@link LocalShuffle}).
+   */
   static long watermark(int run) {
     return LocalShuffle.watermark(of(run).watermark);
   }
