@@ -246,6 +246,8 @@ def watch_stream(
     since = time.time()
     watcher.watch(math.inf, at_most_seconds=seconds)
     until = time.time()
+    # What was due before may be read, and the watermark may pass it, while the stream goes on.
+    watcher.watch(math.inf, at_most_seconds=_SETTLED_SECONDS)
     stream.end()
     expected = row_set(stream.expected(program))
     watcher.watch(expected.count, at_most_seconds=_REST_SECONDS)
