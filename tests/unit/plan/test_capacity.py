@@ -251,7 +251,7 @@ def test_unbounded_growth_causes_a_warning_with_the_day_that_the_disk_is_full() 
         (
             "real_time",
             "streamjoin",
-            ["In real time a row needs more: 0.53 cores were used at 1,000 records/s a side"],
+            ["In real time a row needs more: 0.44 cores were used at 1,000 records/s a side"],
             ["small batches follow each other"],
         ),
     ],
