@@ -253,7 +253,7 @@ def watch_stream(
     watcher.watch(expected.count, at_most_seconds=_REST_SECONDS)
     watcher.watch(math.inf, at_most_seconds=_SETTLED_SECONDS)
     results = [(record.at_ms, row_of(record.value)) for record in watcher.seen]
-    waits_ms = stream.workload.match_window_ms + stream.workload.watermark_delay_ms
+    waits_ms = stream.workload.waits_ms
     return Watched(results, expected, watcher.run.watch, since, until, waits_ms)
 
 

@@ -58,6 +58,11 @@ class Workload:
         """Whether an impression without a match is emitted once it expires."""
         return self.join_type == "left_outer"
 
+    @property
+    def waits_ms(self) -> int:
+        """Event time after which an impression without a match expires."""
+        return self.match_window_ms + self.watermark_delay_ms
+
 
 WORKLOADS = {
     workload.name: workload
@@ -183,8 +188,7 @@ def _click_delay(random: Random, workload: Workload) -> int:
 def closing_time(impressions: Iterable[Impression], workload: Workload) -> int:
     """An event time so late that at its watermark no impression waits for its click."""
     # Twice as late as necessary: Flink SQL keeps a row for half its window longer.
-    waits = workload.match_window_ms + workload.watermark_delay_ms
-    return max(event.shown_at for event in impressions) + 2 * waits
+    return max(event.shown_at for event in impressions) + 2 * workload.waits_ms
 
 
 def closing_events(at: int, workload: Workload) -> Iterator[tuple[int, Impression, Click]]:
