@@ -205,7 +205,7 @@ def predicate(text: str, scope: Scope, field: str) -> Expression:
     """As `expression`, for a filter: the type must be BOOLEAN."""
     parsed = _boolean(expression(text, scope, field), scope, field, (BOOLEAN,))
     with _problem_of(text, scope, field):
-        scope.sql.analysis(scope.expanded(parsed.sql), scope.columns, is_filter=True)
+        scope.sql.check_filter(scope.expanded(parsed.sql), scope.columns)
     return parsed
 
 

@@ -21,7 +21,6 @@ import org.apache.spark.sql.catalyst.expressions.TryEval;
 import org.apache.spark.sql.catalyst.optimizer.Optimizer;
 import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$;
 import org.apache.spark.sql.catalyst.parser.CatalystSqlParser$;
-import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
@@ -99,9 +98,13 @@ final class SparkSql {
         Option.empty(), Option.empty(), null);
   }
 
-  /** `tree` as the only column of `stream`, or as a filter of it, after Spark's analysis. */
-  LogicalPlan analyzed(Expression tree, LogicalPlan stream, boolean isFilter) {
-    LogicalPlan plan = isFilter ? new Filter(tree, stream) : new Project(seq(alias(tree)), stream);
+  /** `tree` as the only column of `stream`. */
+  static LogicalPlan column(Expression tree, LogicalPlan stream) {
+    return new Project(seq(alias(tree)), stream);
+  }
+
+  /** The plan after Spark's analysis. */
+  LogicalPlan analyzed(LogicalPlan plan) {
     LogicalPlan analyzed = withOwnFunctions.execute(plan);
     withOwnFunctions.checkAnalysis(analyzed);
     return analyzed;
@@ -117,9 +120,7 @@ final class SparkSql {
                         ? each
                         : new UnresolvedAlias(each, Option.empty()))
             .toArray();
-    LogicalPlan analyzed = withOwnFunctions.execute(new Project(seq(named), input));
-    withOwnFunctions.checkAnalysis(analyzed);
-    return analyzed;
+    return analyzed(new Project(seq(named), input));
   }
 
   /** As the type that Scala's methods take. */

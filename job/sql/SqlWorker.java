@@ -18,6 +18,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.function.UnaryOperator;
 import java.util.regex.PatternSyntaxException;
+import java.util.stream.Stream;
 import org.apache.spark.SparkThrowable;
 import org.apache.spark.sql.catalyst.analysis.FunctionRegistry$;
 import org.apache.spark.sql.catalyst.expressions.Alias;
@@ -32,6 +33,7 @@ import org.apache.spark.sql.catalyst.expressions.In;
 import org.apache.spark.sql.catalyst.expressions.InSet;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.Not;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.NumericType;
@@ -99,6 +101,7 @@ public final class SqlWorker {
       return switch (question.get("kind").asText()) {
         case "names" -> names(question);
         case "expression" -> expression(question);
+        case "filter" -> filter(question);
         case "columns" -> columns(question);
         case "time_zone" -> timeZone(question.get("name").asText());
         case "time_zones" -> timeZones();
@@ -161,29 +164,35 @@ public final class SqlWorker {
   }
 
   private static ObjectNode expression(JsonNode question) {
-    boolean isFilter = question.get("filter").asBoolean();
     LogicalPlan stream = stream(question.get("columns"));
     String zone = question.has("time_zone") ? question.get("time_zone").asText() : null;
-    return analysis(question.get("sql").asText(), zone, stream, isFilter);
+    return analysis(question.get("sql").asText(), zone, stream);
+  }
+
+  /** Nothing, if Spark runs the expression as the condition of a filter, and each of its terms. */
+  private static ObjectNode filter(JsonNode question) {
+    LogicalPlan stream = stream(question.get("columns"));
+    String text = question.get("sql").asText();
+    Stream.concat(Stream.of(text), SpecText.conjuncts(text).stream())
+        .distinct()
+        .map(term -> new Filter(parsed(term, InTimeZone.NAME), stream))
+        .forEach(filter -> checkedAndOptimized(SPARK.analyzed(filter)));
+    return JSON.createObjectNode();
   }
 
   /** `zone`: the time zone of the expression; null for that of the session. */
-  private static ObjectNode analysis(
-      String text, String zone, LogicalPlan stream, boolean isFilter) {
+  private static ObjectNode analysis(String text, String zone, LogicalPlan stream) {
     parsed(text, InTimeZone.NAME);
     String zoned = zoned(text, zone);
-    LogicalPlan analyzed = SPARK.analyzed(SparkSql.parsed(zoned), stream, isFilter);
+    LogicalPlan analyzed = SPARK.analyzed(SparkSql.column(SparkSql.parsed(zoned), stream));
     Expression tree = SparkSql.expression(analyzed);
     String sql = zone != null && InTimeZone.isNeeded(tree) ? zoned : text;
-    AllowedSql.checkAnalyzed(tree);
-    AllowedSql.checkAnalyzed(SparkSql.expression(SparkSql.replaced(analyzed)));
-    LogicalPlan optimized = SPARK.optimized(analyzed);
-    SparkSql.expressions(optimized).forEach(SqlWorker::checkPatterns);
+    LogicalPlan optimized = checkedAndOptimized(analyzed);
 
     ObjectNode answer = JSON.createObjectNode().put("text", text).put("sql", sql);
     answer.put("type", tree.dataType().json());
-    answer.put("canonical", canonical(analyzed, text, zone, stream, isFilter));
-    Expression computed = isFilter ? tree : SparkSql.expression(optimized);
+    answer.put("canonical", canonical(analyzed, text, zone, stream));
+    Expression computed = SparkSql.expression(optimized);
     // The optimizer replaces an expression by a constant even if it contains a column.
     answer.put("is_constant", computed instanceof Literal).put("compares", compares(computed));
     boolean canFail = SparkSql.expressions(optimized).stream().anyMatch(CanFail::canFail);
@@ -201,9 +210,18 @@ public final class SqlWorker {
     List<String> terms = SpecText.conjuncts(text);
     if (terms.size() > 1) {
       ArrayNode conjuncts = answer.putArray("conjuncts");
-      terms.forEach(term -> conjuncts.add(analysis(term, zone, stream, isFilter)));
+      terms.forEach(term -> conjuncts.add(analysis(term, zone, stream)));
     }
     return answer;
+  }
+
+  /** Throws Refusal for what a spec may not use, and Spark's error for a constant that fails. */
+  private static LogicalPlan checkedAndOptimized(LogicalPlan analyzed) {
+    AllowedSql.checkAnalyzed(SparkSql.expression(analyzed));
+    AllowedSql.checkAnalyzed(SparkSql.expression(SparkSql.replaced(analyzed)));
+    LogicalPlan optimized = SPARK.optimized(analyzed);
+    SparkSql.expressions(optimized).forEach(SqlWorker::checkPatterns);
+    return optimized;
   }
 
   /**
@@ -212,7 +230,8 @@ public final class SqlWorker {
    */
   private static void checkPatterns(Expression tree) {
     List<Expression> operands = SparkSql.children(tree);
-    if (HAS_PATTERN.contains(tree.getClass().getSimpleName()) && operands.stream().skip(1).allMatch(Literal.class::isInstance)) {
+    if (HAS_PATTERN.contains(tree.getClass().getSimpleName())
+        && operands.stream().skip(1).allMatch(Literal.class::isInstance)) {
       try {
         SparkSql.evaluated(tree, operands);
       } catch (PatternSyntaxException error) { // of split, where Spark does not catch it
@@ -233,13 +252,14 @@ public final class SqlWorker {
    * else the tokens of `text`. `zone` as for `analysis`.
    */
   private static String canonical(
-      LogicalPlan analyzed, String text, String zone, LogicalPlan stream, boolean isFilter) {
+      LogicalPlan analyzed, String text, String zone, LogicalPlan stream) {
     for (UnaryOperator<LogicalPlan> form : FORMS) {
       Expression tree = plain(SparkSql.expression(form.apply(analyzed)));
       String written = tree.sql();
       try {
         parsed(written, InTimeZone.NAME);
-        LogicalPlan again = SPARK.analyzed(SparkSql.parsed(zoned(written, zone)), stream, isFilter);
+        Expression parsed = SparkSql.parsed(zoned(written, zone));
+        LogicalPlan again = SPARK.analyzed(SparkSql.column(parsed, stream));
         Expression read = plain(SparkSql.expression(form.apply(again)));
         if (read.semanticEquals(tree) && read.sql().equals(written)) {
           return written;

@@ -91,16 +91,16 @@ class SqlQuestions:
         ]
         return answer["text"], names, answer["variables"]
 
-    def analysis(
-        self, sql: str, columns: Columns, *, is_filter: bool = False, time_zone: str = UTC
-    ) -> Analysis:
-        """`sql` over `columns`. SqlError if Spark, or the job, refuses it.
-
-        `is_filter`: as condition of a filter. `time_zone`: a time zone that Java knows.
-        """
-        question = {"kind": "expression", "sql": sql, "columns": columns, "filter": is_filter}
+    def analysis(self, sql: str, columns: Columns, *, time_zone: str = UTC) -> Analysis:
+        """`sql` over `columns`. SqlError if Spark, or the job, refuses it. `time_zone`: one that
+        Java knows."""
+        question = {"kind": "expression", "sql": sql, "columns": columns}
         zoned = {} if time_zone == UTC else {"time_zone": time_zone}
         return _analysis(self._answer(json.dumps({**question, **zoned})))
+
+    def check_filter(self, sql: str, columns: Columns) -> None:
+        """SqlError if Spark refuses `sql` as the condition of a filter."""
+        self._answer(json.dumps({"kind": "filter", "sql": sql, "columns": columns}))
 
     def check_time_zone(self, name: str) -> None:
         """SqlError if Java does not know a time zone of this name."""

@@ -71,9 +71,10 @@ class SqlWorker:
           is false.
         - `expression`, `sql` over `columns`, pairs of name and type: the fields of
           questions.Analysis; `type` in the JSON of Spark's data types, `column` if it is nothing
-          else, `conjuncts`: answers for the terms of its ANDs, if it has several. With `filter` it
-          is computed as the condition of a filter. With `time_zone` it is computed in that zone,
-          else in UTC. It may call the function of InTimeZone.java, which a spec may not.
+          else, `conjuncts`: answers for the terms of its ANDs, if it has several. With `time_zone`
+          it is computed in that zone, else in UTC. It may call the function of InTimeZone.java,
+          which a spec may not.
+        - `filter`, `sql` over `columns`: nothing, if Spark runs it as the condition of a filter.
         - `time_zone`, of a `name`: `is_known`, and then `longest_set_back_ms`; and `time_zones`:
           the `names` of all.
         - `columns`, of a schema as `ddl`: its `type`, in the JSON of Spark's data types.

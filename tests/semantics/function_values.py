@@ -338,9 +338,7 @@ def _analysis(
     of_sql = {
         column.name: column.type for column in (columns[each["literal"]] for each in literals)
     }
-    return WORKER.ask(
-        {"kind": "expression", "sql": sql, "columns": list(of_sql.items()), "filter": False}
-    )
+    return WORKER.ask({"kind": "expression", "sql": sql, "columns": list(of_sql.items())})
 
 
 def _rows(columns: Sequence[Column]) -> list[str]:

@@ -46,7 +46,7 @@ def worker() -> Iterator[SqlWorker]:
 def analysis(
     worker: SqlWorker, sql: str, columns: Sequence[tuple[str, str]] = tuple(COLUMNS.items())
 ) -> dict[str, Any]:
-    return worker.ask({"kind": "expression", "sql": sql, "columns": columns, "filter": False})
+    return worker.ask({"kind": "expression", "sql": sql, "columns": columns})
 
 
 def names(worker: SqlWorker, text: str) -> list[str]:

@@ -98,7 +98,7 @@ def zoned_examples() -> dict[str, str]:
         if function["refused"] is None
         for text in re.findall(r"SELECT (.*?);", function["examples"], re.DOTALL)
     ]
-    question = {"kind": "expression", "columns": [], "filter": False, "time_zone": ZONE}
+    question = {"kind": "expression", "columns": [], "time_zone": ZONE}
     answers = {text: WORKER.ask({**question, "sql": text}) for text in texts}
     return {
         text: answer["sql"] for text, answer in answers.items() if answer.get("sql", text) != text
