@@ -15,7 +15,7 @@ from job.join.join import Join
 from job.join.processor import DEAD_LETTER
 from job.kafka.security import KafkaAccess, spark_options
 from job.plan.plan import JoinPlan
-from job.plan.real_time import SOURCE_OPTIONS
+from job.plan.real_time import source_options
 from job.plan.result_checks import is_unmatched
 from job.plan.side_plan import SidePlan
 from job.replay.replay import Replay
@@ -47,7 +47,10 @@ def kafka_dataflow(
     partitions. Each task generates code before its first record, only to find it in the compilation
     cache: with one task per partition that is a third of the tasks' CPU time in small batches.
     """
-    options = {"maxOffsetsPerTrigger": None, **SOURCE_OPTIONS} if in_intervals else {}
+    options: Mapping[str, str | None] = {}
+    if in_intervals and plan.real_time is not None:
+        waits = source_options(plan.output.delivery, plan.real_time)
+        options = {"maxOffsetsPerTrigger": None, **waits}
     records = [
         kafka_records(spark, _reading(plan.side(side), plan, join, options), access)
         for side in SIDES

@@ -48,8 +48,6 @@ final class LocalShuffle {
   /** A reader waits to be woken once no row has arrived for so long. */
   private static final long QUIET_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
 
-  private static final long TICK_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
-
   /** The rows that the task of this thread reads. */
   private static final ThreadLocal<Rows<?, ?>> OF_TASK = new ThreadLocal<>();
 
@@ -197,7 +195,7 @@ final class LocalShuffle {
     private int writers = Integer.MAX_VALUE;
     private Object next;
     private long arrivedAt = System.nanoTime();
-    private long tickAt = arrivedAt + TICK_NANOS;
+    private long tickAt = arrivedAt + TickingShuffleManager.TICK_NANOS;
 
     Rows(Channel channel, TaskContext context, Supplier<? extends Object> tick) {
       this.channel = channel;
@@ -248,7 +246,7 @@ final class LocalShuffle {
         arrivedAt = now; // The clock is not read with each row.
       }
       if (now - tickAt >= 0) {
-        tickAt = now + TICK_NANOS;
+        tickAt = now + TickingShuffleManager.TICK_NANOS;
         next = tick.get();
       } else if (now - arrivedAt < QUIET_NANOS) {
         LockSupport.parkNanos(handOverNanos);

@@ -35,7 +35,8 @@ import scala.collection.Iterator;
  * as it was.
  */
 public final class TickingShuffleManager extends StreamingShuffleManager {
-  private static final long TICK_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
+  /** A task of the join without rows gets a tick after this time. */
+  static final long TICK_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
 
   private static final ConfigEntry<Object> HAND_OVER_MS =
       package$.MODULE$.STREAMING_SHUFFLE_NETWORK_BUFFER_MAX_WAIT_TIME_MS();

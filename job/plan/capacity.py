@@ -35,7 +35,7 @@ STATE_COPIES = 2
 # backlog, to which the model is fitted.
 REAL_TIME_RATE = 1_000
 """Records per second and side."""
-REAL_TIME_CORES = 0.44
+REAL_TIME_CORES = 0.33
 """Cores used by a job of the real-time engine at this rate."""
 OPERATOR_SHARE = 0.5
 """CPU time per row in a backlog of the operator streamjoin, as a share of that of Spark's."""

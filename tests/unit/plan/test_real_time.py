@@ -7,7 +7,9 @@ import pytest
 
 from job.plan import tuning
 from job.plan.fingerprint import Change, changes, fingerprint
+from job.plan.real_time import source_options
 from job.spec.engine import Engine
+from job.spec.output import Delivery
 from job.spec.spec import spec_from_yaml
 from tests.unit.specs import plan, problems, spec_yaml
 
@@ -109,6 +111,30 @@ def test_engine_is_frozen() -> None:
 
     assert [Change("engine", "micro_batch", "real_time")] == changes(micro_batch, real_time)
     assert [Change("engine", "real_time", "micro_batch")] == changes(real_time, micro_batch)
+
+
+@pytest.mark.parametrize(
+    ("commit_interval", "wait_ms"),
+    [("5 milliseconds", "1"), ("50 milliseconds", "10"), ("1 minute", "500")],
+)
+def test_fetch_of_exactly_once_waits_for_a_part_of_the_commit_interval(
+    commit_interval: str, wait_ms: str
+) -> None:
+    planned = plan(
+        engine="real_time",
+        real_time={"commit_interval": commit_interval},
+        output__delivery="exactly_once",
+    ).real_time
+
+    assert planned is not None
+    assert wait_ms == source_options(Delivery.EXACTLY_ONCE, planned)["kafka.fetch.max.wait.ms"]
+
+
+def test_fetch_of_at_least_once_waits_for_no_second_record() -> None:
+    planned = plan(engine="real_time", output__delivery="at_least_once").real_time
+
+    assert planned is not None
+    assert "kafka.fetch.min.bytes" not in source_options(Delivery.AT_LEAST_ONCE, planned)
 
 
 def test_interval_may_change_between_starts() -> None:
