@@ -61,7 +61,7 @@ def test_order_gets_what_the_table_has(
             lambda each: (
                 is_running(engine, each)
                 and each.totals.unmatched_results == 3
-                and each.totals.table.rows_without_key == 2
+                and each.totals.table.rows_without_key >= 2
             ),
             "the table is read, and all results are counted",
         )
@@ -91,25 +91,28 @@ def test_order_gets_what_the_table_has(
         is_matched = record.value["tier"] is not None
         assert is_matched == (place is not None), record
         assert place is None or place.startswith(f"tables.{engine}.customers/")
+    assert status.totals.table.rows_without_key == 2
     assert status.last_batch is not None
     assert status.last_batch.state_rows == CUSTOMERS - 1
 
 
 def test_change_reads_the_table_again_and_the_stream_from_the_cut_on(
-    kafka: EmbeddedKafka, tmp_path: Path, jvm: SharedJvm
+    engine: str, kafka: EmbeddedKafka, tmp_path: Path, shared: SharedJvm
 ) -> None:
     """A row that is no longer in the topic is gone: so a change repairs a table whose tombstones
     Kafka has removed before they were read."""
-    topics = Topics(kafka, "micro_batch", tmp_path, "changed")
+    topics = Topics(kafka, engine, tmp_path, "changed")
     folder = tmp_path / "new"
     folder.mkdir()
     new_spec = topics.spec.replace("right.tier}", "upper(right.tier)}")
     new_spec = new_spec.replace(f"{tmp_path}/checkpoint", f"{folder}/checkpoint")
     topics.customers(dict.fromkeys(range(CUSTOMERS), "old"))
     topics.order(1, 2)
-    with Job(topics.spec, tmp_path, jvm) as job:
+    with Job(topics.spec, tmp_path, shared) as job:
         assert ["old", "old"] == topics.tiers()
-        new = Job(new_spec, folder, jvm)
+        new = Job(new_spec, folder, shared)
+        if engine == "real_time":  # what an interrupted interval has delivered is repeated first
+            job.wait_for(lambda each: is_running(engine, each), "the table is read")
         topics.forget_customers()
         topics.customers({1: "after", 3: "after"})
         changed = job.command("change", str(job.spec_file), str(new.spec_file))
@@ -120,7 +123,7 @@ def test_change_reads_the_table_again_and_the_stream_from_the_cut_on(
     topics.order(1, 2, 3, 4)
     with new:
         assert ["old", "old", "AFTER", None, None, "LATER"] == topics.tiers()
-        status = new.wait_for(lambda each: is_running("micro_batch", each), "the table is read")
+        status = new.wait_for(lambda each: is_running(engine, each), "the table is read")
         assert status.change is not None
         assert 0 == status.change.records_left
 
@@ -184,25 +187,27 @@ def wait_for_change(topics: Topics) -> None:
     wait_until(is_changed, START_SECONDS, "the change of the table is applied")
 
 
-def makes_late(status: JobStatus, hour: int) -> bool:
-    """Whether the next orders are behind the watermark of an order of the hour. An interval makes
-    orders late by the watermark that it has when it reads its first record of this join, so an
-    earlier one must have ended with it."""
+def may_make_late(engine: str, status: JobStatus, hour: int) -> bool:
+    """Whether the next orders are behind the watermark of an order of the hour. In micro-batches
+    they are in the next batch, which has it. An interval makes orders late by the watermark that it
+    has when it reads its first record of this join, so an earlier one must have ended with it."""
     watermark_ms = NOON_MS + hour * HOUR_MS - 1_000
+    if engine == "micro_batch":
+        return True
     return status.last_batch is not None and status.last_batch.watermark_ms == watermark_ms
 
 
 def test_order_gets_the_version_of_its_time(
-    kafka: EmbeddedKafka, tmp_path: Path, real_time_jvm: SharedJvm
+    engine: str, kafka: EmbeddedKafka, tmp_path: Path, shared: SharedJvm
 ) -> None:
-    prices = Prices(kafka, "real_time", tmp_path, "priced", "as_of")
+    prices = Prices(kafka, engine, tmp_path, "priced", "as_of")
     prices.version(3, "gold")
     prices.version(1, "silver")
     prices.order(0, 1, 2, 3)
-    with Job(prices.spec, tmp_path, real_time_jvm) as job:
+    with Job(prices.spec, tmp_path, shared) as job:
         assert {0: None, 1: "silver", 2: "silver", 3: "gold"} == prices.tiers(4)
         job.wait_for(
-            lambda each: is_running("real_time", each) and makes_late(each, hour=3),
+            lambda each: is_running(engine, each) and may_make_late(engine, each, hour=3),
             "the table is read, and the watermark follows the orders",
         )
 
