@@ -48,7 +48,8 @@ def kafka_dataflow(
     cache: with one task per partition that is a third of the tasks' CPU time in small batches.
     """
     options: Mapping[str, str | None] = {}
-    if in_intervals and plan.real_time is not None:
+    if in_intervals:
+        assert plan.real_time is not None
         waits = source_options(plan.output.delivery, plan.real_time)
         options = {"maxOffsetsPerTrigger": None, **waits}
     records = [

@@ -87,13 +87,13 @@ class RealTimePlan:
     use it."""
 
 
-# Longest time that the broker waits for records. tuning.py has a shorter one, because the offset
-# requests of a micro-batch wait behind a fetch. With that wait, an idle interval would send 100
-# requests per second and partition.
+# Longest time that a fetch waits in the broker. tuning.py has 10 ms, because the offset requests of
+# a micro-batch wait behind a fetch. In an interval that is 100 fetches per second and partition.
 _FETCH_WAIT_MAX_MS = 500
 # With exactly-once delivery a result waits for its transaction anyway. So a fetch waits for this
-# part of a commit interval for more records than one, and less once it has this many bytes.
-# Fetches of one record took a third of the CPU time of a join of 5,000 records/s a side.
+# part of a commit interval for more records than one, at most until it has these bytes. Fetches of
+# one record took a third of the CPU time of a join of 5,000 records/s a side, more than those of
+# partitions without records.
 _FETCH_WAITS_PER_COMMIT = 5
 _FETCH_BYTES = 16_384
 
