@@ -1,28 +1,35 @@
-"""Runs `streamjoin` in forks of this process: with other standard streams, without root's rights.
+"""Runs `streamjoin` in forks of a process: with other standard streams, without root's rights.
 
 The calls of one command with the same streams share a fork.
 """
 
 import contextlib
 import ctypes
+import importlib
 import io
 import itertools
 import json
 import os
+import pkgutil
 import resource
 import signal
 import sys
 import time
 import traceback
-import warnings
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import NoReturn, TextIO
 
 import psutil
 
+import job
+from job import class_archive
 from job.__main__ import main
+from job.commands import spec_file
+from tests.sql_worker import worker_at
 from tests.unit.commands.command_cases import Call, Stream
 
 _CPU_SECONDS_MAX = 60
@@ -50,8 +57,23 @@ class Outcome:
     """What the command wrote to standard error, and its stack trace, if it ended in one."""
 
 
-def outcomes(calls: Sequence[Call], folder: Path) -> list[Outcome]:
-    """`folder`: an empty folder."""
+def outcomes(calls: Sequence[Call], folder: Path, sql_worker: str) -> list[Outcome]:
+    """`folder`: an empty folder. `sql_worker`: address of the worker that answers the calls.
+
+    The forks are those of a new process. This one may have threads, for example those of a Kafka
+    client that another test has made, and a fork would wait for the locks that they hold.
+    """
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        return process.submit(_outcomes, calls, folder, sql_worker).result()
+
+
+def _outcomes(calls: Sequence[Call], folder: Path, sql_worker: str) -> list[Outcome]:
+    for module in pkgutil.walk_packages(job.__path__, "job."):
+        importlib.import_module(module.name)
+    # `setup` finds everything there, and this file takes half a minute to create.
+    class_archive.is_current = lambda _: True
+    spec_file.SqlWorker = worker_at(sql_worker)  # type: ignore[assignment,misc]
+    assert psutil.Process().num_threads() == 1
     groups = itertools.groupby(calls, lambda call: (call.arguments[:2], call.stdin, call.stdout))
     waiting = [(list(group), folder / str(number)) for number, (_, group) in enumerate(groups)]
     running: list[_Fork] = []
@@ -72,10 +94,7 @@ class _Fork:
         self._calls = calls
         self._report = report
         self._deadline = time.monotonic() + _PATIENCE_SECONDS
-        with warnings.catch_warnings():
-            # A fork of a process with threads must not wait for their locks; this one does not.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self._pid = os.fork()
+        self._pid = os.fork()
         if self._pid == 0:
             _run(calls, report)
 

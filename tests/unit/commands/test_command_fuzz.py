@@ -1,14 +1,9 @@
 """No command ends in a stack trace, whatever its files, options and standard streams are."""
 
-import importlib
-import pkgutil
 from pathlib import Path
 
 import pytest
 
-import job
-from job import class_archive
-from job.commands import spec_file
 from tests.sql_worker import shared
 from tests.unit.commands.command_cases import Call, calls, commands
 from tests.unit.commands.forked_command import Outcome, outcomes
@@ -18,12 +13,6 @@ pytestmark = pytest.mark.processes
 EXIT_CODES = {0, 1, 2}
 """As in docs/compatibility.md."""
 WITHOUT_SERVERS = {"validate", "plan", "simulate", "test", "schema"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _modules_are_imported_once() -> None:
-    for module in pkgutil.walk_packages(job.__path__, "job."):
-        importlib.import_module(module.name)
 
 
 def problem_of(outcome: Outcome) -> str | None:
@@ -43,16 +32,13 @@ def test_every_command_is_called() -> None:
     assert {"init", "run", "topics create", "checkpoint repartition"} <= names
 
 
-def test_no_command_ends_in_a_stack_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_command_ends_in_a_stack_trace(tmp_path: Path) -> None:
     files, folders = tmp_path / "files", tmp_path / "runs"
     files.mkdir()
     folders.mkdir()
 
-    # `setup` finds everything there, and this file takes half a minute to create.
-    monkeypatch.setattr(class_archive, "is_current", lambda _: True)
     with shared(tmp_path) as worker:
-        monkeypatch.setattr(spec_file, "SqlWorker", worker)
-        ended = outcomes(list(calls(files)), folders)
+        ended = outcomes(list(calls(files)), folders, worker.address)
 
     problems = [problem for outcome in ended if (problem := problem_of(outcome))]
     assert [] == problems[:5], f"{len(problems)} calls"
