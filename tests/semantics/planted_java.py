@@ -15,7 +15,6 @@ from job.spark import java_classes
 from job.writer import transactions
 from tests.semantics.spark_session import TEST_CLASSES
 
-
 _JOIN_AND_WRITER = [
     *java_jar.sources([folder for folder in java_jar.SOURCES if folder.name in ("join", "writer")]),
     # What these use of other folders.
