@@ -102,7 +102,7 @@ def run_query(
 
     query = spec_file.running
     plan = query.plan
-    stats = QueryStats(plan.topics, plan.deduplicated)
+    stats = QueryStats(plan.topics)
     resources = available_resources(settings, plan, cores=os.cpu_count() or 1)
     answer = PlanResult(
         text=explained(plan, resources),

@@ -37,6 +37,7 @@ _STORE = "{side}-keyWithTsToValues"
 # Class of the data source (job/join/StateSource.java).
 _SOURCE = "streamjoin.StateSource"
 _MILLISECOND = timedelta(milliseconds=1)
+_IS_ALIVE = "expires_at > coalesce(evicted, expires_at - 1)"
 
 
 def join_state(
@@ -82,12 +83,13 @@ def _no_rows(spark: SparkSession, side: SidePlan) -> DataFrame:
 def stored_ids(
     spark: SparkSession, plan: JoinPlan, location: str, side: Side, batch_id: int
 ) -> DataFrame:
-    """The ids that the deduplication of a side has in state after a batch.
-
-    Spark numbers the stateful operators of a plan from its root: the join has the number 0.
-    """
-    operator_id = 1 + plan.deduplicated.index(side)
-    return _read(spark, location, batch_id, "operatorId", str(operator_id)).coalesce(1)
+    """The ids by which a side drops duplicates that are in state after a batch."""
+    name = f"{plan.input_of(side)}_ids"
+    entries = _read(spark, location, batch_id, "stateVarName", name).coalesce(1)
+    ids = entries.select("list_element.expires_at", "partition_id")
+    return ids.join(
+        _evicted(spark, location, batch_id).hint("shuffle_hash"), "partition_id", "left"
+    ).where(_IS_ALIVE)
 
 
 def _load(
@@ -104,10 +106,6 @@ def _rows_of_processor(
     spark: SparkSession, plan: JoinPlan, location: str, side: Side, batch_id: int
 ) -> DataFrame:
     """The rows in the lists of job/join/SlotStore.java that have not expired."""
-    clocks = _read(spark, location, batch_id, "stateVarName", "clock").coalesce(1)
-    # All rows of a partition that had expired at this watermark are evicted, also those in lists
-    # that have other rows.
-    evicted = clocks.select("partition_id", F.col("list_element.value").alias("evicted"))
     entries = _read(spark, location, batch_id, "stateVarName", plan.input_of(side)).coalesce(1)
     rows = (
         entries.select("key", "list_element.*", "partition_id")
@@ -120,14 +118,21 @@ def _rows_of_processor(
         .where("NOT removed")
         # Not broadcast: Spark reads a broadcast table on another thread, which a cancellation
         # interrupts.
-        .join(evicted.hint("shuffle_hash"), "partition_id", "left")
+        .join(_evicted(spark, location, batch_id).hint("shuffle_hash"), "partition_id", "left")
     )
     if plan.side(side).table is None:
-        rows = rows.where("expires_at > coalesce(evicted, expires_at - 1)")
+        rows = rows.where(_IS_ALIVE)
     if plan.join_type.semi_side is not None:
         rows = rows.where("NOT matched")  # They have been emitted, and match no other row.
     rows = rows.withColumn("row", F.col("row").cast(decoded(rows.schema["row"].dataType)))
     return rows.select("row.*", "matched", "partition_id")
+
+
+def _evicted(spark: SparkSession, location: str, batch_id: int) -> DataFrame:
+    """The watermark of the last eviction of each partition: all rows that had expired then are
+    evicted, also those in lists that have other rows."""
+    clocks = _read(spark, location, batch_id, "stateVarName", "clock").coalesce(1)
+    return clocks.select("partition_id", F.col("list_element.value").alias("evicted"))
 
 
 def _read(spark: SparkSession, location: str, batch_id: int, option: str, name: str) -> DataFrame:

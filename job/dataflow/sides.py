@@ -90,7 +90,7 @@ def side_rows(
         rows = kept(rows, side, plan)
     else:
         rows = _with_dead_letters(rows, side, plan, letter_bytes_max)
-    return deduplicated(with_window(rows, side, plan), side, plan)
+    return with_window(rows, side, plan)
 
 
 def decoded(
@@ -247,6 +247,7 @@ def _with_dead_letters(
     rows = rows.selectExpr("*", f"{dead_letter_sql.message(side)} AS dead_message")
     conditions = " AND ".join(f"({part})" for part in row_conditions(side, plan))
     columns = [f"`{column_name(side.side, column.name)}`" for column in side.kept_columns]
+    ids = [f"{sql} AS {name}" for name, sql in id_columns(side).items()]
     contents = ", ".join(dead_letter_sql.letters(plan, side, bytes_max=bytes_max))
     # The identity is the same when the record is read again.
     identity = f"concat({quoted(side.side)}, '/', {position_column(side.side)}, '/', dead_reason)"
@@ -254,6 +255,7 @@ def _with_dead_letters(
     return rows.where(f"{IS_DEAD} OR ({conditions})").selectExpr(
         *columns,
         position_column(side.side),
+        *ids,
         *_deletes(side),
         f"CASE WHEN dead_reason IS NOT NULL THEN {letter} END AS {DEAD_LETTER}",
         IS_DEAD,
@@ -313,28 +315,3 @@ def with_window(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
         *plain,
         F.expr(f"timestamp_millis({end})").alias(window_end_column(side.side), metadata=metadata),
     )
-
-
-def deduplicated(rows: DataFrame, side: SidePlan, plan: JoinPlan) -> DataFrame:
-    """The rows without duplicates.
-
-    Spark's operator drops late rows and counts them, and stores the id of a row until the watermark
-    is `within` after the time of the row. It reads `within` from the metadata of the watermark
-    column.
-    """
-    if side.deduplication is None:
-        return rows
-    time = side.event_time_column if plan.window is None else window_end_column(side.side)
-    ids = list(id_columns(side))
-    # If an id is the event time, its column must not be a second watermark column.
-    metadata: dict[str, dict[str, int]] = {
-        time: {WATERMARK_METADATA: milliseconds(side.deduplication.within)},
-        **{name: {} for name in ids},
-    }
-    timed = [
-        F.col(f"`{name}`").alias(name, metadata=metadata[name])
-        if name in metadata
-        else F.col(f"`{name}`")
-        for name in rows.columns
-    ]
-    return rows.select(*timed).dropDuplicatesWithinWatermark(ids).drop(*ids)

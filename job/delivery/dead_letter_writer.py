@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from job.dataflow.dataflow import dataflow
 from job.dataflow.output_columns import PARTITION, TIMESTAMP
-from job.dataflow.sides import decoded, side_rows
+from job.dataflow.sides import decoded
 from job.dead_letters import headers as names
 from job.dead_letters import sql
 from job.delivery.finished_batch import FinishedBatch
@@ -136,18 +136,13 @@ class DeadLetterWriter:
         """Positions of the rows that Spark has dropped as late.
 
         Spark counts late rows among those that reach the join, after the filters that its optimizer
-        moves below the join. So the same optimizer plans the same join here. On a deduplicated side
-        Spark counts late rows before it drops duplicates, and moves no filter below that operator.
+        moves below the join. So the same optimizer plans the same join here.
         """
         sides = {name: self._records(spark, name, batch.join.ranges.get(name)) for name in SIDES}
-        plan = self.plan.without_deduplication()
-        if self.plan.side(side).deduplication is None:
-            joined = dataflow(
-                sides["left"], sides["right"], plan, SparkJoin(), self.access.registry
-            )
-            rows = join_input(joined, side, plan.inputs)
-        else:
-            rows = side_rows(sides[side], plan.side(side), plan, self.access.registry)
+        joined = dataflow(
+            sides["left"], sides["right"], self.plan, SparkJoin(), self.access.registry
+        )
+        rows = join_input(joined, side, self.plan.inputs)
         side_plan = self.plan.side(side)
         at = side_plan.event_time_column if self.plan.window is None else window_end_column(side)
         return rows.where(F.col(f"`{at}`") <= _late_watermark(batch)).select(position_column(side))

@@ -127,7 +127,7 @@ class KeyEvaluation:
                 alone_earlier_filter=decided.text,
             )
         for side in SIDES:
-            for row, original in _duplicates(self._plan.side(side), rows[side]):
+            for row, original in _duplicates(self._plan, side, rows[side]):
                 place = known[id(original)].place
                 known[id(row)] = replace(known[id(row)], duplicate_of=place)
         pairs = {
@@ -270,21 +270,25 @@ def _filter_text(side: SidePlan, record: InputRecord) -> str:
 
 
 def _duplicates(
-    side: SidePlan, rows: Sequence[DecodedRow]
+    plan: JoinPlan, side: Side, rows: Sequence[DecodedRow]
 ) -> Iterator[tuple[DecodedRow, DecodedRow]]:
-    """Rows with the id of an earlier row of their partition, and this row."""
-    if side.deduplication is None:
+    """Rows with key and id of an earlier row, and this row."""
+    deduplication = plan.side(side).deduplication
+    if deduplication is None:
         return
-    within_us = milliseconds(side.deduplication.within) * MICROS_PER_MS
-    originals: dict[object, DecodedRow] = {}
+    within_us = milliseconds(deduplication.within) * MICROS_PER_MS
+    originals: dict[object, list[DecodedRow]] = {}
     for row in sorted(rows, key=lambda each: (each.record.timestamp_us or 0, each.record.offset)):
         if not row.row_id:
             continue
-        original = originals.get(row.row_id)
-        if original is not None and row.late_time_us < original.late_time_us + within_us:
-            yield row, original
+        window = None if plan.window is None else row.late_time_us
+        same = originals.setdefault((row.key, row.row_id, window), [])
+        near = (each for each in same if abs(each.event_time_us - row.event_time_us) <= within_us)
+        original = next(near, None)
+        if original is None:
+            same.append(row)
         else:
-            originals[row.row_id] = row
+            yield row, original
 
 
 def _ms(us: int | None) -> int | None:

@@ -50,11 +50,11 @@ final class Eviction {
     if (previous == watermark) {
       return;
     }
-    for (int side = JoinRules.LEFT; side <= JoinRules.RIGHT; side++) {
-      if (!rules.expires(side)) {
+    for (int list = 0; list < JoinRules.LISTS; list++) {
+      if (!rules.stores(list) || !rules.expires(list)) {
         continue;
       }
-      for (Slot slot : state.slots(side)) {
+      for (Slot slot : state.slots(list)) {
         if (rules.firstExpiry(slot) > watermark) {
           break;
         }

@@ -15,6 +15,7 @@ final class InputRow {
   private static final int POSITION = 5;
   private static final int ROW_OF_LEFT = 6;
   private static final int DEAD_LETTER = 8;
+  private static final int ID_OF_LEFT = 9;
 
   /** In place of a side, of a row without content. */
   private static final int TICK = 3;
@@ -82,6 +83,13 @@ final class InputRow {
 
   InternalRow deadLetter() {
     return row.getStruct(first + DEAD_LETTER, rules.deadLetterSchema.length());
+  }
+
+  /** Of a side that drops duplicates. Null: a part of the id is null. */
+  InternalRow id() {
+    int side = side();
+    int id = first + ID_OF_LEFT + side;
+    return row.isNullAt(id) ? null : row.getStruct(id, rules.ids[side].schema.length());
   }
 
   InternalRow row() {

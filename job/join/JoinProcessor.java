@@ -27,7 +27,9 @@ import scala.jdk.javaapi.CollectionConverters;
 abstract class JoinProcessor extends StatefulProcessor<InternalRow, InternalRow, InternalRow> {
   static final int LEFT = JoinRules.LEFT;
   static final int RIGHT = JoinRules.RIGHT;
-  private static final String[] SIDES = {"left", "right"};
+
+  /** Names of the lists in state. */
+  private static final String[] LISTS = {"left", "right", "left_ids", "right_ids"};
 
   final JoinRules rules;
 
@@ -84,29 +86,35 @@ abstract class JoinProcessor extends StatefulProcessor<InternalRow, InternalRow,
   private void registerRows(DriverStatefulProcessorHandleImpl handle) {
     Map<String, StateStoreColFamilySchema> schemas =
         CollectionConverters.asJava(handle.columnFamilySchemas());
-    for (int side = rules.firstStored; side <= RIGHT; side++) {
-      StructType entry = SlotStore.entrySchema(StateNames.encoded(rules.rowSchemas[side]));
-      handle.getListState(SIDES[side], InternalRows.schemaOnly(entry), TTLConfig.NONE());
-      StateStoreColFamilySchema list = schemas.get(SIDES[side]);
+    for (int list = LEFT; list < LISTS.length; list++) {
+      if (!rules.stores(list)) {
+        continue;
+      }
+      StructType entry = SlotStore.entrySchema(StateNames.encoded(rules.rowSchemas[list]));
+      handle.getListState(LISTS[list], InternalRows.schemaOnly(entry), TTLConfig.NONE());
+      StateStoreColFamilySchema schema = schemas.get(LISTS[list]);
       StateStoreColFamilySchema sorted =
-          list.copy(
-              list.colFamilyName(),
-              list.keySchemaId(),
-              list.keySchema(),
-              list.valueSchemaId(),
-              list.valueSchema(),
-              Option.apply(SlotStore.keyEncoder(list.keySchema())),
-              list.userKeyEncoderSchema());
-      schemas.put(SIDES[side], sorted);
+          schema.copy(
+              schema.colFamilyName(),
+              schema.keySchemaId(),
+              rules.keySchemas[list],
+              schema.valueSchemaId(),
+              schema.valueSchema(),
+              Option.apply(SlotStore.keyEncoder(rules.keySchemas[list])),
+              schema.userKeyEncoderSchema());
+      schemas.put(LISTS[list], sorted);
     }
   }
 
   private void takeState() {
-    SlotStore[] stores = new SlotStore[SIDES.length];
-    for (int side = rules.firstStored; side <= RIGHT; side++) {
-      stores[side] =
-          new SlotStore(
-              store, SIDES[side], rules.keySchema, rules.rowSchemas[side], rules.table != null && side == RIGHT);
+    SlotStore[] stores = new SlotStore[LISTS.length];
+    for (int list = LEFT; list < LISTS.length; list++) {
+      if (rules.stores(list)) {
+        boolean isTable = rules.table != null && list == RIGHT;
+        stores[list] =
+            new SlotStore(
+                store, LISTS[list], rules.keySchemas[list], rules.rowSchemas[list], isTable);
+      }
     }
     state = KeptStates.take(store);
     if (state == null) {

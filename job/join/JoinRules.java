@@ -13,6 +13,9 @@ public final class JoinRules implements Serializable {
   static final int LEFT = 0;
   static final int RIGHT = 1;
 
+  /** The lists of rows in state: those of the two sides, then the ids of the two sides. */
+  static final int LISTS = 4;
+
   /** In place of the time after which rows expire. */
   private static final long FOREVER = Long.MAX_VALUE;
 
@@ -25,7 +28,10 @@ public final class JoinRules implements Serializable {
   /** Of the rows that arrive: InputRow. */
   final StructType inputSchema;
 
-  final StructType[] rowSchemas = new StructType[2];
+  /** Of the lists in state. Null: the side drops no duplicates. */
+  final StructType[] keySchemas = new StructType[LISTS];
+
+  final StructType[] rowSchemas = new StructType[LISTS];
   final StructType deadLetterSchema;
   final boolean[] padsUnmatched = new boolean[2];
   final boolean semi;
@@ -40,11 +46,11 @@ public final class JoinRules implements Serializable {
 
   final long slotUpper;
 
-  /** Length of a slot in microseconds. */
-  final long slotLength;
+  /** Length of a slot of each list, in microseconds. */
+  private final long[] slotLengths;
 
   /**
-   * For each side, the time from the slot time of a row to its expiry, in milliseconds, or {@link
+   * For each list, the time from the slot time of a row to its expiry, in milliseconds, or {@link
    * #FOREVER}.
    */
   final long[] kept;
@@ -78,8 +84,11 @@ public final class JoinRules implements Serializable {
   /** Of the right side. Null: it is a stream. */
   final TableRules table;
 
+  /** Of each side. Null: it drops no duplicates. */
+  final IdRules[] ids;
+
   /** The first side whose rows are in state. RIGHT: a row of the left side never waits there. */
-  final int firstStored;
+  private final int firstStored;
 
   public JoinRules(
       StructType keySchema,
@@ -101,7 +110,9 @@ public final class JoinRules implements Serializable {
       int liveRun,
       Inputs inputs,
       RowCounts counts,
-      TableRules table) {
+      TableRules table,
+      IdRules leftIds,
+      IdRules rightIds) {
     this.keySchema = keySchema;
     this.inputSchema = inputSchema.asNullable();
     rowSchemas[LEFT] = (StructType) inputSchema.apply("left").dataType();
@@ -114,8 +125,8 @@ public final class JoinRules implements Serializable {
     this.upper = upper;
     this.slotLower = slotLower;
     this.slotUpper = slotUpper;
-    this.slotLength = slotLength;
-    kept = new long[] {keptLeft, keptRight};
+    slotLengths = new long[] {slotLength, slotLength, 0, 0};
+    kept = new long[] {keptLeft, keptRight, 0, 0};
     this.heapShare = heapShare;
     this.heapBytes = heapBytes;
     this.condition = condition;
@@ -127,16 +138,37 @@ public final class JoinRules implements Serializable {
     this.counts = counts;
     this.table = table;
     firstStored = table == null || table.storesStream() ? LEFT : RIGHT;
+    ids = new IdRules[] {leftIds, rightIds};
+    for (int side = LEFT; side <= RIGHT; side++) {
+      keySchemas[side] = keySchema;
+      if (ids[side] != null) {
+        int list = ids(side);
+        keySchemas[list] = keySchema.merge(ids[side].schema, true);
+        rowSchemas[list] = new StructType();
+        slotLengths[list] = ids[side].slotLength;
+        kept[list] = ids[side].kept;
+      }
+    }
+  }
+
+  /** The list with the ids of a side. */
+  static int ids(int side) {
+    return RIGHT + 1 + side;
+  }
+
+  /** Whether a list is in state. */
+  boolean stores(int list) {
+    return list <= RIGHT ? list >= firstStored : keySchemas[list] != null;
   }
 
   /** The earliest watermark, in milliseconds, at which a row of the slot may expire. */
   long firstExpiry(Slot slot) {
-    return ceilMillis(slot.number * slotLength + 1) + kept[slot.side];
+    return ceilMillis(slot.number * slotLengths[slot.side] + 1) + kept[slot.side];
   }
 
   /** The first watermark, in milliseconds, at which all rows of the slot have expired. */
   long lastExpiry(Slot slot) {
-    return ceilMillis((slot.number + 1) * slotLength) + kept[slot.side];
+    return ceilMillis((slot.number + 1) * slotLengths[slot.side]) + kept[slot.side];
   }
 
   StructType outputSchema() {
@@ -179,9 +211,9 @@ public final class JoinRules implements Serializable {
     return new JoinedRow(row, new GenericInternalRow(new Object[] {deadLetter}));
   }
 
-  /** Whether the result of a row of this side is emitted when it expires. */
-  boolean emitsExpired(int side) {
-    return padsUnmatched[side] || (waits() && side == LEFT);
+  /** Whether the result of a row of this list is emitted when it expires. */
+  boolean emitsExpired(int list) {
+    return list <= RIGHT && (padsUnmatched[list] || (waits() && list == LEFT));
   }
 
   /** Whether a left row that expires without a result before has its result then. */
@@ -195,11 +227,11 @@ public final class JoinRules implements Serializable {
   }
 
   /**
-   * Whether rows of a side expire, and are in slots of time. If not, as in a table or in a join
+   * Whether rows of a list expire, and are in slots of time. If not, as in a table or in a join
    * without bounds, they are in slots by their keys.
    */
-  boolean expires(int side) {
-    return (table == null || side == LEFT) && kept[side] != FOREVER;
+  boolean expires(int list) {
+    return (table == null || list == LEFT) && kept[list] != FOREVER;
   }
 
   /** Whether state records that rows of this side have matched. */
@@ -224,8 +256,8 @@ public final class JoinRules implements Serializable {
    * its key. A slot of time ends with a multiple of its length, so that the rows of one tumbling
    * window leave with their slot.
    */
-  long slot(int side, long time, int hash) {
-    return expires(side) ? Math.floorDiv(time - 1, slotLength) : slotOfKey(hash);
+  long slot(int list, long time, int hash) {
+    return expires(list) ? Math.floorDiv(time - 1, slotLengths[list]) : slotOfKey(hash);
   }
 
   static long slotOfKey(int hash) {

@@ -10,7 +10,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
  * The rows of one state partition: slots on the heap, and below them the state store.
  *
  * <pre>
- *               slots of a side, by time
+ *               slots of a list, by time
  *   heap     [         ][ rows ][ rows ][ rows ]
  *   store    [ entries ][ entries ][       ][       ]
  *             spilled    loaded     not written yet
@@ -28,7 +28,9 @@ final class JoinState {
 
   private static final double LOADED_TO = 0.7;
 
-  private final List<List<Slot>> slots = List.of(new ArrayList<>(), new ArrayList<>());
+  /** By list: the rows of the two sides, and the ids of those that drop duplicates. */
+  private final List<List<Slot>> slots = new ArrayList<>();
+
   private final long bytesMax;
   private JoinRules rules;
   private SlotStore[] stores;
@@ -46,15 +48,18 @@ final class JoinState {
   private int swept;
 
   /** Probes of slots on the heap in this task, by side of the slot. */
-  private final long[] heapProbes = new long[2];
+  private final long[] heapProbes = new long[JoinRules.LISTS];
 
   /** The state with the entries of the store. `bytesMax`: limit of the heap. */
   JoinState(JoinRules rules, SlotStore[] stores, long bytesMax) {
     this.bytesMax = bytesMax;
     begin(rules, stores);
-    for (int side = rules.firstStored; side <= JoinRules.RIGHT; side++) {
-      for (long number : stores[side].slots()) {
-        slots.get(side).add(new Slot(side, number, null));
+    for (int list = 0; list < JoinRules.LISTS; list++) {
+      slots.add(new ArrayList<>());
+      if (rules.stores(list)) {
+        for (long number : stores[list].slots()) {
+          slots.get(list).add(new Slot(list, number, null));
+        }
       }
     }
   }
@@ -68,14 +73,14 @@ final class JoinState {
   /** Call it after the last write of a task. */
   void end() {
     stores = null;
-    for (int side = JoinRules.LEFT; side <= JoinRules.RIGHT; side++) {
+    for (int list = 0; list < JoinRules.LISTS; list++) {
       long rows = 0;
-      for (Slot slot : slots.get(side)) {
+      for (Slot slot : slots.get(list)) {
         rows += slot.rows == null ? 0 : slot.rows.count();
       }
-      rules.counts.onHeap[side].add(rows);
-      rules.counts.heapProbes[side].add(heapProbes[side]);
-      heapProbes[side] = 0;
+      rules.counts.onHeap[list].add(rows);
+      rules.counts.heapProbes[list].add(heapProbes[list]);
+      heapProbes[list] = 0;
     }
   }
 
@@ -97,10 +102,20 @@ final class JoinState {
    * added to the side. `hash`: that of the key.
    */
   List<Slot> slotsOfMatches(int side, long otherTime, int hash) {
-    int first = place(side, rules.firstSlot(side, otherTime, hash));
-    int last = place(side, rules.lastSlot(side, otherTime, hash));
+    long first = rules.firstSlot(side, otherTime, hash);
+    return between(side, first, rules.lastSlot(side, otherTime, hash));
+  }
+
+  /** The slots of a list whose rows expire, with slot times between the two. Valid as above. */
+  List<Slot> slots(int list, long firstTime, long lastTime) {
+    return between(list, rules.slot(list, firstTime, 0), rules.slot(list, lastTime, 0));
+  }
+
+  private List<Slot> between(int list, long firstNumber, long lastNumber) {
+    int first = place(list, firstNumber);
+    int last = place(list, lastNumber);
     return slots
-        .get(side)
+        .get(list)
         .subList(first < 0 ? -first - 1 : first, last < 0 ? -last - 1 : last + 1);
   }
 
@@ -236,7 +251,7 @@ final class JoinState {
     if (slot.rows == null) {
       store(slot).readLists(slot.number, null, collect);
     } else {
-      slot.rows.readLists(rules.keySchema.length(), collect);
+      slot.rows.readLists(rules.keySchemas[slot.side].length(), collect);
     }
     for (int i = 0; i < keys.size(); i++) {
       UnsafeRow key = keys.get(i).copy(); // It may be in the array of a row that leaves.
@@ -345,7 +360,7 @@ final class JoinState {
       slot.isStored = true;
     }
     if (slot.rows != null && slot.rows.isSparse()) {
-      slot.rows = slot.rows.compacted(rules.keySchema.length());
+      slot.rows = slot.rows.compacted(rules.keySchemas[slot.side].length());
       resize(slot, slot.rows.bytes());
     }
   }

@@ -10,11 +10,20 @@ import org.apache.spark.util.LongAccumulator;
 public final class RowCounts implements Serializable {
   private static final String[] SIDES = {"left", "right"};
 
+  /** As the lists of the state. */
+  private static final String[] LISTS = {"left", "right", "left_ids", "right_ids"};
+
   /** A heartbeat follows every 2 seconds. Some may be late. */
   private static final long SILENCE_MS = 10_000;
 
   final LongAccumulator[] late;
+
+  /** Rows that were dropped as duplicates. */
+  final LongAccumulator[] duplicates;
+
+  /** Of the lists of the state, as all that follow. */
   final LongAccumulator[] stored;
+
   final LongAccumulator[] removed;
 
   /** Rows on the heap at the end of each task. */
@@ -45,17 +54,19 @@ public final class RowCounts implements Serializable {
 
   public RowCounts(SparkContext context) {
     this.context = context;
-    late = ofSides("late");
-    stored = ofSides("stored");
-    removed = ofSides("removed");
-    onHeap = ofSides("on_heap");
-    slotsLoaded = ofSides("slots_loaded");
-    slotsSpilled = ofSides("slots_spilled");
-    heapProbes = ofSides("heap_probes");
-    storeProbes = ofSides("store_probes");
+    late = sums("late", SIDES);
+    duplicates = sums("duplicates", SIDES);
+    stored = sums("stored", LISTS);
+    removed = sums("removed", LISTS);
+    onHeap = sums("on_heap", LISTS);
+    slotsLoaded = sums("slots_loaded", LISTS);
+    slotsSpilled = sums("slots_spilled", LISTS);
+    heapProbes = sums("heap_probes", LISTS);
+    storeProbes = sums("store_probes", LISTS);
     for (int side = 0; side < SIDES.length; side++) {
       context.register(newest[side], name("newest", side));
       running.watch(late[side].id());
+      running.watch(duplicates[side].id());
       running.watch(newest[side].id());
     }
     for (int reason = 0; reason < withoutVersion.length; reason++) {
@@ -66,17 +77,17 @@ public final class RowCounts implements Serializable {
     context.addSparkListener(running);
   }
 
-  private LongAccumulator[] ofSides(String count) {
-    LongAccumulator[] sums = new LongAccumulator[SIDES.length];
-    for (int side = 0; side < SIDES.length; side++) {
-      sums[side] = context.longAccumulator(name(count, side));
+  private LongAccumulator[] sums(String count, String[] names) {
+    LongAccumulator[] sums = new LongAccumulator[names.length];
+    for (int i = 0; i < names.length; i++) {
+      sums[i] = context.longAccumulator(name(count, i));
     }
     return sums;
   }
 
-  /** Name of an accumulator in Spark's events. */
-  public static String name(String count, int side) {
-    return "streamjoin." + count + "." + SIDES[side];
+  /** Name of an accumulator in Spark's events. `list`: of the state, or a side. */
+  public static String name(String count, int list) {
+    return "streamjoin." + count + "." + LISTS[list];
   }
 
   public void close() {
@@ -96,6 +107,11 @@ public final class RowCounts implements Serializable {
   /** Late rows of the running interval, as of the last heartbeats of its tasks. */
   public long lateInInterval(int side) {
     return running.sum(late[side].id());
+  }
+
+  /** Duplicates of the running interval, as of the last heartbeats of its tasks. */
+  public long duplicatesInInterval(int side) {
+    return running.sum(duplicates[side].id());
   }
 
   /** Counts rows by conditions. `name`: of the tally, one for each. */
@@ -132,6 +148,10 @@ public final class RowCounts implements Serializable {
 
   public long late(int side) {
     return late[side].value();
+  }
+
+  public long duplicates(int side) {
+    return duplicates[side].value();
   }
 
   public long stored(int side) {

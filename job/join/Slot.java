@@ -1,9 +1,10 @@
 package streamjoin;
 
-/** The rows of one side in a range of time: on the heap, or only in the store. */
+/** The rows of one side, or its ids, in a range of time: on the heap, or only in the store. */
 final class Slot {
   static final long UNKNOWN = -1;
 
+  /** The list of the state. */
   final int side;
   final long number;
 

@@ -15,10 +15,11 @@ import scala.collection.Iterator;
  * <pre>
  *   a row of the left side                          state of one partition (JoinState)
  *        |
- *        |  1. late? counted, not joined            right side   slot n     | key: row, row | key: row
- *        |  2. probe the slots of the right side                 slot n+1   | key: row
- *        |     that can hold a match
- *        |  3. add it to its own slot               left side    slot n     | key: row | key: row(matched)
+ *        |  1. late, or a duplicate? counted,       right side   slot n     | key: row, row | key: row
+ *        |     not joined                                        slot n+1   | key: row
+ *        |  2. probe the slots of the right side
+ *        |     that can hold a match                left side    slot n     | key: row | key: row(matched)
+ *        |  3. add it to its own slot               left ids     slot n     | key, id | key, id
  *        v
  *   pairs, unmatched rows
  * </pre>
@@ -53,6 +54,9 @@ public final class StreamJoin extends EvictingJoin {
   /** Rows that are evicted with each row that arrives in real time. */
   private static final int EVICTED_WITH_EACH_ROW = 4;
 
+  /** By side. Null: the side drops no duplicates. */
+  private transient Duplicates[] duplicates;
+
   private transient ResultOfExpired results;
   private transient TableVersions versions;
 
@@ -66,6 +70,10 @@ public final class StreamJoin extends EvictingJoin {
       TickingShuffleManager.register(InputRow.tick(rules));
     }
     super.taskBegins();
+    duplicates = new Duplicates[rules.ids.length];
+    for (int side = LEFT; side <= RIGHT; side++) {
+      duplicates[side] = rules.ids[side] == null ? null : new Duplicates(rules, state, side);
+    }
     if (rules.table == null) {
       results = new Picking(rules, state, this::matches);
     } else {
@@ -175,6 +183,9 @@ public final class StreamJoin extends EvictingJoin {
         if (input.hasDeadLetter()) {
           output.add(rules.deadLetterOfLateRow(input.deadLetter(), lateWatermark));
         }
+        return;
+      }
+      if (duplicates[side] != null && duplicates[side].isDuplicate(key, input)) {
         return;
       }
       if (delivered.wasUnmatched(side, input.position())) {

@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from job.jvm_class import jvm_class
-from job.plan.join_operator import HEAP_SHARE, slot_length
+from job.plan.deduplication import id_column, id_kept_after
+from job.plan.join_operator import HEAP_SHARE, id_slot_length, slot_length
 from job.plan.plan import JoinPlan, window_end_column
 from job.plan.position import position_column
 from job.plan.side_plan import SidePlan
@@ -37,6 +38,7 @@ IS_DEAD = "is_dead"
 """Column of an input: whether the row is not joined, and its DEAD_LETTER is emitted at once."""
 
 _NO_DEAD_LETTER = "struct<none: boolean>"
+_NO_ID = "struct<none: boolean>"
 _SLOT = "slot"
 _OTHER = 2
 """Side of a row that is not joined."""
@@ -105,6 +107,10 @@ class RowCounts:
     def late_rows(self, side: Side) -> int:
         return int(self.java.late(self._inputs.index(side)))
 
+    def duplicate_rows(self, side: Side) -> int:
+        """Rows that were dropped as duplicates."""
+        return int(self.java.duplicates(self._inputs.index(side)))
+
     def heap(self, side: Side) -> HeapUse:
         """Sums over all batches."""
         counts = self.java.heap(self._inputs.index(side))
@@ -151,10 +157,14 @@ def processor_join(
     has_letters = DEAD_LETTER in left.columns
     letter = _type_of(left, DEAD_LETTER) if has_letters else _NO_DEAD_LETTER
     whole = {"left": left, "right": right}
-    sides = {side: rows.drop(DEAD_LETTER, IS_DEAD, IS_DELETED) for side, rows in whole.items()}
+    added = (DEAD_LETTER, IS_DEAD, IS_DELETED, *map(id_column, SIDES))
+    sides = {side: rows.drop(*added) for side, rows in whole.items()}
     types = {side: rows.schema for side, rows in sides.items()}
     keys = _keys(sides, plan)
-    rows = [_input_rows(whole[side], side, keys[side], types, letter, plan) for side in plan.inputs]
+    ids = {side: _type_of(whole[side], id_column(side)) for side in plan.deduplicated}
+    rows = [
+        _input_rows(whole[side], side, keys[side], types, letter, ids, plan) for side in plan.inputs
+    ]
     union = reduce(DataFrame.union, rows)
     names = [_SLOT, *_key_names(keys["left"])]
     helper = java_class(spark, "ProcessorJoin")
@@ -172,6 +182,7 @@ def processor_join(
         *(as_interval, live_run, _inputs(plan, spark)),
         counts.java,
         _table_rules(plan, spark),
+        *(_id_rules(union, side, plan) for side in plan.inputs),
     )
     joined = DataFrame(helper.join(union._jdf, _strings(spark, names), rules), spark)
     return joined if has_letters else joined.drop(DEAD_LETTER)
@@ -197,16 +208,34 @@ def _table_rules(plan: JoinPlan, spark: SparkSession) -> Any:
     )
 
 
+def _id_rules(union: DataFrame, side: Side, plan: JoinPlan) -> Any:
+    deduplication = plan.side(side).deduplication
+    if deduplication is None:
+        return None
+    within = milliseconds(deduplication.within) * _MICROSECONDS
+    return java_class(union.sparkSession, "IdRules")(
+        union.select(f"{_id_name(side, plan)}.*")._jdf.schema(),
+        *(within, 0 if plan.window is not None else within),
+        milliseconds(id_kept_after(plan, deduplication)),
+        milliseconds(id_slot_length(plan, deduplication)) * _MICROSECONDS,
+    )
+
+
+def _id_name(side: Side, plan: JoinPlan) -> str:
+    return f"{plan.input_of(side)}_id"
+
+
 def _input_rows(
     rows: DataFrame,
     side: Side,
     keys: Sequence[Column],
     types: dict[str, StructType],
     letter: str,
+    ids: Mapping[Side, str],
     plan: JoinPlan,
 ) -> DataFrame:
     """One side's rows as InputRow.java reads them: the key, then columns that are the same in all
-    joins."""
+    joins, and last the ids of both sides if one of them drops duplicates. `ids`: their types."""
     side_plan = plan.side(side)
     has_letter = DEAD_LETTER in rows.columns
     is_dead = IS_DEAD if has_letter else "false"
@@ -240,6 +269,13 @@ def _input_rows(
         F.col(position_column(side)).alias("position"),
         *(struct.alias(name) for struct, name in zip(structs, SIDES, strict=True)),
         F.expr(DEAD_LETTER if has_letter else f"cast(null AS {letter})").alias(DEAD_LETTER),
+        *(
+            F.expr(
+                id_column(side) if each == side and side in ids else f"cast(null AS {kind})"
+            ).alias(_id_name(each, plan))
+            for each in (plan.inputs if ids else ())
+            for kind in (ids.get(each, _NO_ID),)
+        ),
     )
 
 

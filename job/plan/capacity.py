@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from job.plan import tuning
+from job.plan.deduplication import id_kept_after
 from job.plan.plan import JoinPlan
 from job.plan.side_plan import Deduplication, SidePlan
 from job.spec.engine import Engine
@@ -221,8 +222,7 @@ def expected_ids(plan: JoinPlan, side: SidePlan, model: Model = MODEL) -> IdLoad
     """None: the side has no expected_rate or no `deduplicate`."""
     if side.expected_rate is None or side.deduplication is None:
         return None
-    # The ids of all rows of a tumbling window are stored until `within` after its end.
-    stored_for = side.deduplication.within + watermark_lag(plan)
+    stored_for = id_kept_after(plan, side.deduplication) + watermark_lag(plan)
     if plan.window is not None and side.retention is not None:
         stored_for += side.retention
     count = side.expected_rate * stored_for.total_seconds()
@@ -231,10 +231,10 @@ def expected_ids(plan: JoinPlan, side: SidePlan, model: Model = MODEL) -> IdLoad
 
 
 def id_bytes(deduplication: Deduplication, text_bytes: int = TEXT_BYTES) -> int:
-    """Uncompressed bytes of a stored id: its parts and the column that makes an id with a null
-    unique, then the time at which it expires."""
-    types = [part.type for part in deduplication.by]
-    return unsafe_bytes([*types, BIGINT], text_bytes) + unsafe_bytes([BIGINT], text_bytes)
+    """Uncompressed bytes of a stored id, without the key of the join: the slot and its parts, then
+    times, position and flag of the row."""
+    types = [BIGINT, *(part.type for part in deduplication.by)]
+    return unsafe_bytes(types, text_bytes) + unsafe_bytes([BIGINT] * 5, text_bytes)
 
 
 def _side_load(plan: JoinPlan, side: SidePlan, model: Model) -> SideLoad | None:

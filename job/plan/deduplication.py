@@ -6,12 +6,12 @@ for both.
 """
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 from job.errors import Problem
 from job.plan.plan import JoinPlan
-from job.plan.position import position_column
 from job.plan.problems import CAN_FAIL
-from job.plan.side_plan import SidePlan
+from job.plan.side_plan import Deduplication, SidePlan
 from job.spec.sides import SIDES, Side
 
 # Types whose equal values have equal bytes in state.
@@ -22,16 +22,27 @@ _TYPES = frozenset({
 
 
 def id_columns(side: SidePlan) -> dict[str, str]:
-    """Columns of a row's id, as SQL by name. Empty: the side is not deduplicated.
+    """The column with a row's id, a struct, as SQL by name. Empty: the side drops no duplicates.
 
-    The last column makes the id of a row with a null unique, so that it is never a duplicate.
+    A null, if a part of the id is null: the row is never a duplicate.
     """
     if side.deduplication is None:
         return {}
     parts = [f"({part.sql})" for part in side.deduplication.by]
-    is_null = " OR ".join(f"{part} IS NULL" for part in parts)
-    unique = f"CASE WHEN {is_null} THEN {position_column(side.side)} END"
-    return {_name(side.side, index): sql for index, sql in enumerate([*parts, unique])}
+    has_all = " AND ".join(f"{part} IS NOT NULL" for part in parts)
+    fields = ", ".join(f"{part} AS id_{index}" for index, part in enumerate(parts))
+    return {id_column(side.side): f"CASE WHEN {has_all} THEN struct({fields}) END"}
+
+
+def id_column(side: Side) -> str:
+    return f"__{side}_id"
+
+
+def id_kept_after(plan: JoinPlan, deduplication: Deduplication) -> timedelta:
+    """From the time by which a row is late to the watermark at which its id leaves state: a
+    duplicate that arrives later is late, or too far from the row. Two duplicates are in one
+    tumbling window, whose rows are late by its end."""
+    return timedelta() if plan.window is not None else deduplication.within
 
 
 def deduplication_problems(plan: JoinPlan) -> Iterator[Problem]:
@@ -46,7 +57,3 @@ def deduplication_problems(plan: JoinPlan) -> Iterator[Problem]:
                 yield Problem(field, part.text, message)
             elif part.can_fail:
                 yield Problem(field, part.text, CAN_FAIL)
-
-
-def _name(side: Side, index: int) -> str:
-    return f"__{side}_id_{index}"

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from job.errors import Problem
 from job.plan.plan import JoinPlan
+from job.plan.side_plan import Deduplication
 from job.plan.tables import has_table
 from job.spec.durations import duration_text
 from job.spec.engine import Engine
@@ -33,38 +34,26 @@ def operator_of(spec: JoinSpec) -> JoinOperator:
     """Of a new checkpoint."""
     if spec.engine is Engine.REAL_TIME or has_table(spec) or spec.join.pick is not None:
         return JoinOperator.STREAMJOIN
-    deduplicates = any(side.deduplicate is not None for side in (spec.left, spec.right))
-    default = JoinOperator.SPARK if deduplicates else JoinOperator.STREAMJOIN
-    return spec.join.operator or default
+    return spec.join.operator or JoinOperator.STREAMJOIN
 
 
 def unsupported(spec: JoinSpec) -> Iterator[Problem]:
     """Problems of a spec that its operator cannot run."""
+    for side, written in zip(SIDES, (spec.left, spec.right), strict=True):
+        refused = _refuses_deduplication(spec)
+        if written.deduplicate is not None and refused is not None:
+            yield Problem(f"{side}.deduplicate", ", ".join(written.deduplicate.by), refused)
     if operator_of(spec) is JoinOperator.SPARK:
         return
-    chosen, remedy = "join.operator streamjoin", "use join.operator spark"
-    if has_table(spec):
-        chosen, remedy = "a join with a table", "remove it"
-    elif spec.join.pick is not None:
-        chosen, remedy = "join.pick", "remove it"
-    if spec.engine is Engine.REAL_TIME:
-        chosen, remedy = "engine real_time", "use engine micro_batch"
-        for side, written in zip(SIDES, (spec.left, spec.right), strict=True):
-            if written.table is not None and written.table.wait is not None:
-                yield Problem(
-                    f"{side}.table.wait",
-                    duration_text(written.table.wait),
-                    "is not supported with engine real_time: an interval that is repeated could "
-                    "find a row of the table too late, and emit a second result. Use engine "
-                    "micro_batch, or remove it",
-                )
     for side, written in zip(SIDES, (spec.left, spec.right), strict=True):
-        if written.deduplicate is not None:
+        wait = None if written.table is None else written.table.wait
+        if wait is not None and spec.engine is Engine.REAL_TIME:
             yield Problem(
-                f"{side}.deduplicate",
-                ", ".join(written.deduplicate.by),
-                f"is not supported with {chosen}, which runs no stateful operator before the "
-                f"join: {remedy}",
+                f"{side}.table.wait",
+                duration_text(wait),
+                "is not supported with engine real_time: an interval that is repeated could "
+                "find a row of the table too late, and emit a second result. Use engine "
+                "micro_batch, or remove it",
             )
     if spec.join.unbounded_state and spec.join.pick is not None:
         yield Problem(
@@ -75,8 +64,31 @@ def unsupported(spec: JoinSpec) -> Iterator[Problem]:
         )
 
 
+def _refuses_deduplication(spec: JoinSpec) -> str | None:
+    if has_table(spec):
+        return "is not supported in a join with a table: remove it"
+    if spec.engine is Engine.REAL_TIME:
+        return (
+            "is not supported with engine real_time: an interval that is repeated could keep "
+            "another one of two duplicates, and emit its results, too. Use engine micro_batch, or "
+            "remove it"
+        )
+    if operator_of(spec) is JoinOperator.SPARK:
+        return "needs join.operator streamjoin: use it, or remove join.operator"
+    return None
+
+
 def state_format(plan: JoinPlan) -> str:
     """How the processor has its rows, as the checkpoint freezes it."""
+    ids = [
+        f"ids of {side} in slots of {duration_text(id_slot_length(plan, deduplication))}"
+        for side in SIDES
+        if (deduplication := plan.side(side).deduplication) is not None
+    ]
+    return ", ".join([_rows_format(plan), *ids])
+
+
+def _rows_format(plan: JoinPlan) -> str:
     slots = f"slots of {duration_text(slot_length(plan))}"
     if plan.table_side is not None:
         table = f"table in {SLOTS_BY_KEY} slots"
@@ -108,5 +120,19 @@ def slot_length(plan: JoinPlan) -> timedelta:
     elif plan.table is not None and plan.table.wait is not None:
         wanted = plan.table.wait // _SLOTS_OF_A_WINDOW
     stored = wanted * _SLOTS_OF_A_WINDOW + max(plan.side(side).watermark_delay for side in SIDES)
+    return _slot_length(wanted, stored)
+
+
+def id_slot_length(plan: JoinPlan, deduplication: Deduplication) -> timedelta:
+    """The length of a slot of ids: half of `within`, or the tumbling window. A row finds the ids of
+    its duplicates in at most five slots."""
+    if plan.window is not None:
+        return slot_length(plan)
+    delay = max(plan.side(side).watermark_delay for side in SIDES)
+    return _slot_length(deduplication.within // 2, deduplication.within + delay)
+
+
+def _slot_length(wanted: timedelta, stored: timedelta) -> timedelta:
+    """`stored`: for how long rows are in state."""
     length = min(max(wanted, stored // _SLOTS_MAX, _SLOT_MIN), _SLOT_MAX)
     return length - length % timedelta(milliseconds=1)

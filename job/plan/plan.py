@@ -227,9 +227,6 @@ class JoinPlan:
         """The sides with `deduplicate`, in the order in which the query reads the sides."""
         return tuple(side for side in self.inputs if self.side(side).deduplication is not None)
 
-    def without_deduplication(self) -> "JoinPlan":
-        return self.with_sides(lambda side: replace(side, deduplication=None))
-
     def with_sides(self, changed: Callable[[SidePlan], SidePlan]) -> "JoinPlan":
         return replace(self, left=changed(self.left), right=changed(self.right))
 

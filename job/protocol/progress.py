@@ -4,7 +4,7 @@ Pure: no Spark, no clock. Batches cross the control socket, so they are pydantic
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Self, TypeVar
 
@@ -191,22 +191,14 @@ class BatchProgress(_Value):
 def batch_progress(
     text: str,
     topics: Mapping[Side, SourceTopics] = ONE_TOPIC_EACH,
-    deduplicated: Sequence[Side] = (),
 ) -> BatchProgress:
     """Parses the JSON of a StreamingQueryProgress of Spark 4.3.0.
     `topics`: those of each side, in the order in which the query reads the sides.
-    `deduplicated`: sides with an operator that drops duplicates, in the same order.
 
     The integration tests compare this format with the running version.
     """
     progress = json.loads(text)
-    # The operators of the plan from its root: the join, then the operators below it.
-    operators = progress["stateOperators"]
-    operator = operators[0]
-    duplicates = {
-        side: below["customMetrics"].get("numDroppedDuplicateRows", 0)
-        for side, below in zip(deduplicated, operators[1:], strict=True)
-    }
+    (operator,) = progress["stateOperators"]
     observed = progress.get("observedMetrics", {})
     sources = dict(zip(topics, progress["sources"], strict=True))
     return BatchProgress(
@@ -218,17 +210,17 @@ def batch_progress(
         phase_seconds={_snake(name): ms / 1000 for name, ms in progress["durationMs"].items()},
         output_records=_output_records(progress["sink"], observed.get("output", {})),
         **result_counts(observed),
-        late_rows=_sum(operators, "numRowsDroppedByWatermark"),
+        late_rows=operator["numRowsDroppedByWatermark"],
         state_rows_updated=operator["numRowsUpdated"],
         state_rows_removed=operator["numRowsRemoved"],
-        state_memory_bytes=_sum(operators, "memoryUsedBytes"),
-        state_update_seconds=_sum(operators, "allUpdatesTimeMs") / 1000,
-        state_removal_seconds=_sum(operators, "allRemovalsTimeMs") / 1000,
-        state_commit_seconds=_sum(operators, "commitTimeMs") / 1000,
+        state_memory_bytes=operator["memoryUsedBytes"],
+        state_update_seconds=operator["allUpdatesTimeMs"] / 1000,
+        state_removal_seconds=operator["allRemovalsTimeMs"] / 1000,
+        state_commit_seconds=operator["commitTimeMs"] / 1000,
         state_custom=operator["customMetrics"],
         watermark_ms=_watermark_ms(progress.get("eventTime", {}).get("watermark")),
-        left=_side_progress("left", observed, sources, topics, duplicates),
-        right=_side_progress("right", observed, sources, topics, duplicates),
+        left=_side_progress("left", observed, sources, topics),
+        right=_side_progress("right", observed, sources, topics),
     )
 
 
@@ -303,20 +295,14 @@ def results_written(observed: Mapping[str, int]) -> int:
     return observed.get("records", 0) - sum(left_out)
 
 
-def _sum(operators: Sequence[Mapping[str, Any]], name: str) -> int:
-    return sum(operator[name] for operator in operators)
-
-
 def _side_progress(
     side: Side,
     all_observed: Mapping[str, Any],
     sources: Mapping[Side, Mapping[str, Any]],
     topics: Mapping[Side, SourceTopics],
-    duplicates: Mapping[Side, int],
 ) -> SideProgress:
     observed, source = all_observed.get(side, {}), sources[side]
     return SideProgress(
-        duplicates=duplicates.get(side, 0),
         **record_counts(observed),
         event_time_max_ms=observed.get("event_time_max_ms"),
         record_time_min_ms=observed.get("record_time_min_ms"),

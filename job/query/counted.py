@@ -13,6 +13,8 @@ class RowCounter(Protocol):
 
     def late_rows(self, side: Side) -> int: ...
 
+    def duplicate_rows(self, side: Side) -> int: ...
+
     def stored_rows(self, side: Side) -> int: ...
 
     def removed_rows(self, side: Side) -> int: ...
@@ -25,6 +27,7 @@ class RowCounter(Protocol):
 @dataclass(frozen=True)
 class Counted:
     late_rows: int = 0
+    duplicates: Mapping[Side, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
     stored_rows: int = 0
     removed_rows: int = 0
     heap: Mapping[Side, HeapUse] = field(default_factory=lambda: dict.fromkeys(SIDES, HeapUse()))
@@ -32,8 +35,11 @@ class Counted:
 
     def with_rows_since(self, before: "Counted", batch: BatchProgress) -> BatchProgress:
         """The batch with what was counted in it. `before`: at its begin."""
+        duplicates = {side: self.duplicates[side] - before.duplicates[side] for side in SIDES}
         return batch.model_copy(
             update={
+                "left": batch.left.model_copy(update={"duplicates": duplicates["left"]}),
+                "right": batch.right.model_copy(update={"duplicates": duplicates["right"]}),
                 "late_rows": batch.late_rows + self.late_rows - before.late_rows,
                 # Spark counts entries of its stores.
                 "state_rows_updated": self.stored_rows - before.stored_rows,
@@ -47,6 +53,7 @@ class Counted:
 def counted_by(counter: RowCounter) -> Counted:
     return Counted(
         sum(counter.late_rows(side) for side in SIDES),
+        {side: counter.duplicate_rows(side) for side in SIDES},
         sum(counter.stored_rows(side) for side in SIDES),
         sum(counter.removed_rows(side) for side in SIDES),
         {side: counter.heap(side) for side in SIDES},

@@ -5,7 +5,7 @@ Spark's listener and the query runner write them on their threads; the control s
 
 import threading
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import structlog
@@ -39,13 +39,7 @@ _log = structlog.get_logger()
 
 
 class QueryStats:
-    def __init__(
-        self,
-        topics: Mapping[Side, SourceTopics] = ONE_TOPIC_EACH,
-        deduplicated: Sequence[Side] = (),
-    ) -> None:
-        """`deduplicated`: sides that drop duplicates, in the order of `topics`."""
-        self._deduplicated = deduplicated
+    def __init__(self, topics: Mapping[Side, SourceTopics] = ONE_TOPIC_EACH) -> None:
         self.topics = topics
         """Topics of each side, in the order in which the query reads the sides. `on_start` sets
         them with the topics that the start has found for a topic_pattern."""
@@ -84,7 +78,7 @@ class QueryStats:
     def batch(self, progress: str) -> None:
         """A batch ended; `progress` is the JSON of its StreamingQueryProgress."""
         try:
-            batch = batch_progress(progress, self.topics, self._deduplicated)
+            batch = batch_progress(progress, self.topics)
             dead_letters = dead_letters_written(progress)
             kept_back = kept_back_results(progress)
         except Exception:

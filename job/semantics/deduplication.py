@@ -1,66 +1,67 @@
-"""StreamingDeduplicateWithinWatermarkExec: drops rows whose id is in state, before the join.
+"""Drops duplicates before the join: what job/join/Duplicates.java does.
 
-The operator first drops late rows. The state contains the expiry of each id: `within` after the
-time of the row that stored the id.
+A row is a duplicate if a row that was not dropped has its key and its id, and their event times are
+near enough. Late rows are dropped by the join before that.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from job.semantics.event_time import BatchWatermarks, is_behind
-from job.semantics.events import CannotMatch, Duplicate, Late, Observer
+from job.semantics.events import Duplicate, Observer
 from job.semantics.rows import MICROS_PER_MS, Key, Row, Side
 
 
 @dataclass(frozen=True)
 class DeduplicationPlan:
-    id_of: Callable[[Row], Key]
-    time: Callable[[Row], int | None]
-    """Event time, or the end of its window, in microseconds."""
+    id_of: Callable[[Row], Key | None]
+    """With the key of the join. None: the row is never a duplicate."""
+    event_time: Callable[[Row], int]
+    """In microseconds, as all times."""
+    late_time: Callable[[Row], int]
+    """Event time, or the end of its window."""
     within_us: int
-    enters_join: Callable[[Row], bool]
-    """Filters that Spark moves below the join, but not below the deduplication."""
+    kept_us: int
+    """From the late time of a row to the watermark at which its id leaves state."""
 
 
 class Deduplicator:
-    """The operator of one side."""
+    """Of one side."""
 
     def __init__(self, side: Side, plan: DeduplicationPlan, observer: Observer) -> None:
         self._side = side
         self._plan = plan
         self._observer = observer
-        self._expires_at: dict[Key, int] = {}
-        self.late_rows = 0
-        """Late rows of the last batch."""
+        self._ids: dict[Key, list[tuple[int, int]]] = {}
+        """Event time and expiry of the rows with an id."""
 
     @property
     def stored_ids(self) -> int:
-        return len(self._expires_at)
+        return sum(map(len, self._ids.values()))
 
-    def process(self, rows: Sequence[Row], watermarks: BatchWatermarks) -> list[Row]:
-        """The rows of one batch that enter the join."""
-        self.late_rows = 0
-        entering = [row for row in self._originals(rows, watermarks.late) if self._enters(row)]
+    def process(self, rows: Sequence[Row], late_ms: int, watermarks: BatchWatermarks) -> list[Row]:
+        """The rows of one batch that enter the join. Rows behind `late_ms` are late: the join drops
+        them."""
+        entering = []
+        for row in rows:
+            if is_behind(self._plan.late_time(row), late_ms) or self._is_original(row):
+                entering.append(row)
+            else:
+                self._observer(Duplicate(self._side, row))
         evicted_us = watermarks.eviction * MICROS_PER_MS
-        expires_at = self._expires_at.items()
-        self._expires_at = {row_id: at for row_id, at in expires_at if at > evicted_us}
+        kept = {
+            row_id: [(time, at) for time, at in times if at > evicted_us]
+            for row_id, times in self._ids.items()
+        }
+        self._ids = {row_id: times for row_id, times in kept.items() if times}
         return entering
 
-    def _originals(self, rows: Sequence[Row], late_ms: int) -> Iterator[Row]:
-        for row in rows:
-            time, row_id = self._plan.time(row), self._plan.id_of(row)
-            assert time is not None, "a readable row has an event time"
-            if is_behind(time, late_ms):
-                self.late_rows += 1
-                self._observer(Late(self._side, row, late_ms))
-            elif row_id in self._expires_at:
-                self._observer(Duplicate(self._side, row))
-            else:
-                self._expires_at[row_id] = time + self._plan.within_us
-                yield row
-
-    def _enters(self, row: Row) -> bool:
-        enters = self._plan.enters_join(row)
-        if not enters:
-            self._observer(CannotMatch(self._side, row))
-        return enters
+    def _is_original(self, row: Row) -> bool:
+        row_id, time = self._plan.id_of(row), self._plan.event_time(row)
+        if row_id is None:
+            return True
+        times = self._ids.setdefault(row_id, [])
+        if any(abs(time - other) <= self._plan.within_us for other, _ in times):
+            return False
+        times.append((time, self._plan.late_time(row) + self._plan.kept_us))
+        return True

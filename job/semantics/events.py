@@ -26,15 +26,6 @@ class Duplicate:
 
 
 @dataclass(frozen=True)
-class CannotMatch:
-    """A row was dropped between deduplication and join, by a filter that Spark moves below the
-    join."""
-
-    side: Side
-    row: Row
-
-
-@dataclass(frozen=True)
 class FailedPreJoinFilter:
     """Not stored: no row of the other side can match it."""
 
@@ -131,7 +122,7 @@ OfTable: TypeAlias = Replaced | Deleted | Outdated | NoMatch
 OfJoin: TypeAlias = (
     Late | FailedPreJoinFilter | Matched | Stored | NotStored | RemovedByMatch | Evicted | OfTable
 )
-Event: TypeAlias = OfJoin | Duplicate | CannotMatch
+Event: TypeAlias = OfJoin | Duplicate
 Observer: TypeAlias = Callable[[Event], None]
 
 

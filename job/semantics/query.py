@@ -4,7 +4,7 @@ It carries the watermark from batch to batch, and decides when a batch without d
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from job.semantics.deduplication import DeduplicationPlan, Deduplicator
 from job.semantics.event_time import BatchWatermarks, HeldBack, SideRead, WatermarkTracker
@@ -63,10 +63,11 @@ class JoinQuery:
         self._just_restarted = False
         entering: dict[Side, Sequence[Row]] = {"left": left_rows, "right": right_rows}
         for side, deduplicator in self.deduplicators.items():
-            entering[side] = deduplicator.process(entering[side], self._watermarks)
-        output = self._with_late_rows(
-            self.operator.process(entering["left"], entering["right"], self._watermarks)
-        )
+            late_ms = self._watermarks.late
+            if self._plan.processor == "interval":
+                late_ms = self._watermarks.eviction
+            entering[side] = deduplicator.process(entering[side], late_ms, self._watermarks)
+        output = self.operator.process(entering["left"], entering["right"], self._watermarks)
         for side, rows in zip(SIDES, (left_rows, right_rows), strict=True):
             self._tracker.observe(side, read[side] if read else self._read(side, rows))
         return Batch(self.batch_id, self._watermarks, output, held_back_by)
@@ -79,8 +80,7 @@ class JoinQuery:
         if self.batch_id < 0 or self._just_restarted:
             return False
         watermark_ms = self._tracker.advance()
-        evicts_ids = bool(self.deduplicators) and watermark_ms > self._watermarks.eviction
-        return evicts_ids or self.operator.should_run_another_batch(self._watermarks, watermark_ms)
+        return self.operator.should_run_another_batch(self._watermarks, watermark_ms)
 
     def restart(self, *, times_lost: bool = False) -> None:
         """Stop after a committed batch and start again on the same checkpoint.
@@ -92,12 +92,6 @@ class JoinQuery:
         if times_lost:
             self._tracker.forget_sides()
         self._just_restarted = True
-
-    def _with_late_rows(self, output: OperatorOutput) -> OperatorOutput:
-        """The output with the late rows that a deduplication has dropped."""
-        late = sum(each.late_rows for each in self.deduplicators.values())
-        dropped = output.metrics.num_dropped_by_watermark + late
-        return replace(output, metrics=replace(output.metrics, num_dropped_by_watermark=dropped))
 
     def _read(self, side: Side, rows: Sequence[Row]) -> SideRead:
         event_time = self._plan.of(side).event_time

@@ -181,9 +181,7 @@ class Simulator:
             if not row.passes_filter:
                 reason = self._filtered(side, row.record, is_null=row.filter_is_null)
                 self._log.drops.append(Drop(side, row.record, reason))
-            elif not plan.passes_job_filters(row) or not (
-                side in self.plan.deduplication or plan.enters_join(row)
-            ):
+            elif not (plan.passes_job_filters(row) and plan.enters_join(row)):
                 self._log.drops.append(self._unmatchable(side, row))
             else:
                 entering.append(row)
@@ -245,9 +243,6 @@ class Simulator:
         if isinstance(event, events.Duplicate):
             self._log.duplicates[event.side] += 1
             self._log.drops.append(Drop(event.side, record, "duplicate"))
-            return
-        if isinstance(event, events.CannotMatch):
-            self._log.drops.append(self._unmatchable(event.side, event.row))
             return
         self._log.join_events.append(event)
 

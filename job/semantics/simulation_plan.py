@@ -8,6 +8,7 @@ SQL (job/sql/rows.py).
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from job.plan.deduplication import id_kept_after
 from job.plan.plan import JoinPlan
 from job.semantics.deduplication import DeduplicationPlan
 from job.semantics.one_side_joiner import SideInput, SideRules
@@ -40,7 +41,7 @@ class NotExactError(ValueError):
 class SimulatedSide:
     reader: SideReader
     passes_job_filters: Callable[[DecodedRow], bool]
-    """Filters of the job before deduplication: null keys, and mirrored filters of the other side
+    """Filters of the job before the join: null keys, and mirrored filters of the other side
     (plan.mirrored)."""
     enters_join: Callable[[DecodedRow], bool]
     """Filters that Spark moves below the join: null keys and one-sided conditions of an inner
@@ -106,7 +107,7 @@ class _Planner:
             operator,
             pairs,
             SimulatedOutput(self._plan, of, self._rows),
-            {side: self._deduplication(side, sides[side]) for side in self._plan.deduplicated},
+            {side: self._deduplication(side, inputs[side]) for side in self._plan.deduplicated},
         )
 
     def _operator(
@@ -182,23 +183,19 @@ class _Planner:
 
         return SimulatedSide(reader, passes_job_filters, enters_join)
 
-    def _deduplication(self, side: Side, simulated: SimulatedSide) -> DeduplicationPlan:
+    def _deduplication(self, side: Side, joined: SideInput) -> DeduplicationPlan:
         deduplication = self._plan.side(side).deduplication
         assert deduplication is not None, "the caller passes a deduplicated side"
 
-        def id_of(row: Row) -> Key:
+        def id_of(row: Row) -> Key | None:
             assert isinstance(row, DecodedRow)
-            # As in the last column of plan.deduplication.id_columns: an id with a null is never a
-            # duplicate.
-            place = (row.record.partition_of_side, row.record.offset)
-            return row.row_id or ("no id", *place)
+            return (*joined.key(row), "id", *row.row_id) if row.row_id else None
 
-        def enters_join(row: Row) -> bool:
-            assert isinstance(row, DecodedRow)
-            return simulated.enters_join(row)
-
-        within_us = milliseconds(deduplication.within) * MICROS_PER_MS
-        return DeduplicationPlan(id_of, _late_time_of, within_us, enters_join)
+        within, kept = (
+            milliseconds(time) * MICROS_PER_MS
+            for time in (deduplication.within, id_kept_after(self._plan, deduplication))
+        )
+        return DeduplicationPlan(id_of, _event_time_of, _late_time, within, kept)
 
     def _side_input(self, side: Side) -> SideInput:
         padded = SideRules(side, self._join_type).null_pads_unmatched
@@ -261,6 +258,16 @@ class _Planner:
 
 def _late_time_of(row: Row) -> int | None:
     return row.late_time_us if isinstance(row, DecodedRow) else None
+
+
+def _late_time(row: Row) -> int:
+    assert isinstance(row, DecodedRow)
+    return row.late_time_us
+
+
+def _event_time_of(row: Row) -> int:
+    assert isinstance(row, DecodedRow)
+    return row.event_time_us
 
 
 def _place_of(row: Row) -> Place:

@@ -106,9 +106,8 @@ class JoinConditions(Frozen):
     operator: JoinOperator | None = None
     """Implementation of the join. `spark`: the join operator of Spark, with its rows in RocksDB.
     `streamjoin`: a stateful processor with its rows on the heap, the only one of `engine:
-    real_time`, of a join with a table and of `pick`; without `deduplicate`.
-    Omitted: the one of the checkpoint, and in a new checkpoint `streamjoin`, with `deduplicate`
-    `spark`. The checkpoint freezes it."""
+    real_time`, of a join with a table, of `pick` and of `deduplicate`. Omitted: the one of the
+    checkpoint, and in a new checkpoint `streamjoin`. The checkpoint freezes it."""
 
     def contradictions(self) -> Iterator[str]:
         if self.match_window is not None and self.window is not None:

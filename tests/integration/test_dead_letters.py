@@ -219,25 +219,30 @@ JOINS: dict[str, dict[str, Any]] = {
         "join__condition": "left.pad <> 'a' AND right.pad <> 'b' AND left.pad <= right.pad",
         "output__filter": "n % 5 <> 0 AND right_pad <> 'd'",
         "left__filter": "n % 7 <> 0",
-        "right__deduplicate": {"by": ["n", "pad"], "within": "1 minute"},
+        "join__operator": "spark",
     },
     "left_outer": {
         "join__type": "left_outer",
         "join__condition": "left.pad <> 'a' AND right.pad <> 'b'",
         "output__filter": "n % 5 <> 0",
+        "right__deduplicate": {"by": ["n", "pad"], "within": "1 minute"},
         "on_null_key": "pass",
     },
     "full_outer": {
-        "join": {"type": "full_outer", "window": "20 seconds", "condition": "left.pad <> 'a'"},
+        "join": {
+            "type": "full_outer",
+            "window": "20 seconds",
+            "condition": "left.pad <> 'a'",
+            "operator": "spark",
+        },
         "right__filter": "pad <> 'c'",
-        "right__deduplicate": {"by": ["n", "pad"], "within": "5 seconds"},
         "on_null_key": "pass",
     },
 }
 
 
 @pytest.mark.parametrize("join", JOINS)
-def test_late_rows_are_those_that_spark_counts(
+def test_late_rows_are_those_that_are_counted(
     letters: Letters, join: str, tmp_path: Path, jvm: SharedJvm
 ) -> None:
     letters.create_topics()

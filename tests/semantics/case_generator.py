@@ -93,7 +93,16 @@ def cases(draw: st.DrawFn) -> Case:
         "on_null_key": draw(st.sampled_from(["pass", "pass", "pass", "drop"])),
     }
     steps = draw(_steps(times))
+    for side in [each for each in ("left", "right") if "deduplicate" in spec[each]]:
+        steps = [draw(_with_duplicates(step, side)) for step in steps]
     return Case(spec, steps, draw(st.sampled_from([1, 1, 1, 2, 3])))
+
+
+@st.composite
+def _with_duplicates(draw: st.DrawFn, step: Step, side: str) -> Step:
+    lines = getattr(step, side, [])
+    repeated = draw(st.lists(st.sampled_from(lines), max_size=2)) if lines else []
+    return replace(step, **{side: [*lines, *repeated]}) if repeated else step
 
 
 @st.composite
@@ -112,8 +121,6 @@ def pick_cases(draw: st.DrawFn) -> Case:
         **({} if terms is None else {"condition": terms}),
     }
     spec = {**case.spec, "join": join, "output": draw(_outputs(join_type))}
-    for side in ("left", "right"):
-        spec[side] = {name: it for name, it in spec[side].items() if name != "deduplicate"}
     return Case(spec, case.steps, case.partitions)
 
 

@@ -121,7 +121,13 @@ def check(
     if processor is not None:
         waits = any(case.spec[side].get("table") in WAITS for side in SIDES)
         return _check_processor(spark, case, "batch" if waits else processor, heap)
-    case = replace(case, spec={**case.spec, "join": {**case.spec["join"], "operator": "spark"}})
+    # Spark's operator drops no duplicates.
+    sides = {
+        side: {name: of for name, of in case.spec[side].items() if name != "deduplicate"}
+        for side in SIDES
+    }
+    join = {**case.spec["join"], "operator": "spark"}
+    case = replace(case, spec={**case.spec, **sides, "join": join})
     expected, phases = specified(case)
     found = list(differences(expected, run_on_spark(spark, case, phases)))
     if "filter" in case.spec["output"]:
@@ -134,12 +140,6 @@ def check(
 def _check_processor(
     spark: SparkSession, case: Case, processor: Processor, heap: Heap
 ) -> list[Batch]:
-    # The processor refuses `deduplicate`.
-    sides = (
-        {name: side for name, side in case.spec[s].items() if name != "deduplicate"} for s in SIDES
-    )
-    spec = {**case.spec, **dict(zip(SIDES, sides, strict=True))}
-    case = replace(case, spec=spec)
     expected, phases = specified(case, processor=processor)
     running = run_in_real_time_engine(
         spark, case, phases, interval=processor == "interval", heap=heap

@@ -99,7 +99,6 @@ class Batch:
     updated_rows: int
     removed_rows: int
     duplicates: dict[Side, int]
-    stored_ids: dict[Side, int]
     bad_records: dict[Side, Counter[str]]
 
 
@@ -197,7 +196,6 @@ def _specified_batch(plan: JoinPlan, batch: SimulatedBatch) -> Batch:
         updated_rows=batch.metrics.num_updated_state_rows,
         removed_rows=batch.metrics.num_removed_state_rows,
         duplicates={side: batch.duplicates[side] for side in plan.deduplicated},
-        stored_ids=batch.stored_ids,
         bad_records=batch.bad_records,
     )
 

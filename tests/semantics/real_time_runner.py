@@ -18,7 +18,7 @@ from pyspark.sql.streaming import StreamingQuery
 from job.dataflow.dataflow import dataflow
 from job.join.join import StreamJoin
 from job.join.processor import release_states
-from job.spec.sides import SIDES
+from job.spec.sides import SIDES, Side
 from tests.semantics import spark_runner
 from tests.semantics.join_cases import Batch, Case, Phase
 from tests.semantics.spark_session import fast_folder
@@ -66,15 +66,24 @@ class _Run(spark_runner.Run):
         """Rows that the processor has dropped, in all batches up to each one."""
         self._in_state: list[int] = []
         """Rows in state after each batch. Spark counts keys."""
+        self._duplicates: list[dict[Side, int]] = []
+        """Of each batch."""
 
     def _phase(self, phase: Phase) -> list[Batch]:
         ran = len(self._late)
         batches = super()._phase(phase)
         before = [0, *self._late]
         return [
-            replace(batch, late_rows=batch.late_rows + to - of, state_rows=state_rows)
-            for batch, of, to, state_rows in zip(
-                *(batches, before[ran:], self._late[ran:], self._in_state[ran:]), strict=False
+            replace(
+                batch,
+                late_rows=batch.late_rows + to - of,
+                state_rows=state_rows,
+                duplicates=duplicates,
+            )
+            for batch, of, to, state_rows, duplicates in zip(
+                *(batches, before[ran:], self._late[ran:], self._in_state[ran:]),
+                self._duplicates[ran:],
+                strict=False,
             )
         ]
 
@@ -91,12 +100,17 @@ class _Run(spark_runner.Run):
         of_earlier_runs = self._late[-1] if self._late else 0
         at_start = self._in_state[-1] if self._in_state else 0
 
+        duplicates = dict.fromkeys(self._plan.deduplicated, 0)
+
         def count(rows: Any, batch_id: int) -> None:
             join.begin_batch(started.result(), self._spark)
             on_batch(rows, batch_id)
             late = sum(join.counts.late_rows(side) for side in SIDES)
             self._late.append(of_earlier_runs + late)
             counts = join.counts
+            dropped = {side: counts.duplicate_rows(side) for side in duplicates}
+            self._duplicates.append({side: dropped[side] - duplicates[side] for side in dropped})
+            duplicates.update(dropped)
             grown = sum(counts.stored_rows(s) - counts.removed_rows(s) for s in SIDES)
             self._in_state.append(at_start + grown)
 

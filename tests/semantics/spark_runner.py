@@ -96,7 +96,7 @@ class Run:
             try:
                 query.processAllAvailable()
                 return [
-                    _batch(self._plan, self._output[p["batchId"]], self._failed[p["batchId"]], p)
+                    _batch(self._output[p["batchId"]], self._failed[p["batchId"]], p)
                     for p in _progress(query)
                 ]
             finally:
@@ -129,28 +129,22 @@ def _progress(query: StreamingQuery) -> list[dict[str, Any]]:
 
 
 def _batch(
-    plan: JoinPlan,
     output: Counter[tuple[str, str, str]],
     failed: Counter[tuple[str, str]],
     report: Any,
 ) -> Batch:
-    operator, *others = report["stateOperators"]
-    deduplications = dict(zip(plan.deduplicated, others, strict=True))
+    (operator,) = report["stateOperators"]
     watermark = datetime.fromisoformat(report["eventTime"]["watermark"])
     return Batch(
         batch_id=report["batchId"],
         watermark_ms=round(watermark.timestamp() * 1000),
         output=output,
         failed_results=failed,
-        late_rows=sum(each["numRowsDroppedByWatermark"] for each in report["stateOperators"]),
+        late_rows=operator["numRowsDroppedByWatermark"],
         state_rows=operator["numRowsTotal"],
         updated_rows=operator["numRowsUpdated"],
         removed_rows=operator["numRowsRemoved"],
-        duplicates={
-            side: each["customMetrics"]["numDroppedDuplicateRows"]
-            for side, each in deduplications.items()
-        },
-        stored_ids={side: each["numRowsTotal"] for side, each in deduplications.items()},
+        duplicates={},
         bad_records={side: _bad_records(report, side) for side in SIDES},
     )
 

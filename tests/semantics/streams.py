@@ -14,7 +14,7 @@ from job.plan import tuning
 from job.plan.planner import join_plan
 from job.protocol.progress import BatchProgress, batch_progress
 from job.spark.watermark import raise_watermark
-from job.spec.sides import SIDES
+from job.spec.sides import SIDES, Side
 from job.spec.spec import spec_from_yaml
 from tests.semantics.job_watermark import JobWatermark
 from tests.sql_worker import SQL
@@ -76,7 +76,8 @@ _RECORD = (
 def spec_text(**changes: str) -> str:
     """With the operator of Spark, unless the spec can have only the other one."""
     texts = {**_DEFAULTS, **changes}
-    has_one = "engine: real_time" in texts["more"] or "table:" in texts["left_more"]
+    only = ("table:", "deduplicate:")
+    has_one = "engine: real_time" in texts["more"] or any(f in texts["left_more"] for f in only)
     return SPEC.format(**texts, operator="" if has_one else "operator: spark, ")
 
 
@@ -145,10 +146,15 @@ class Stream:
     def progress(self) -> list[BatchProgress]:
         """Progress of the last batches, newest last; without triggers that ran no batch."""
         return [
-            batch_progress(json.dumps(_plain(each)), self._plan.topics, self._plan.deduplicated)
+            batch_progress(json.dumps(_plain(each)), self._plan.topics)
             for each in self._query.recentProgress
             if "addBatch" in each["durationMs"]
         ]
+
+    def duplicates(self, side: Side) -> int:
+        """Rows that the side has dropped as duplicates since the last start."""
+        assert self._join.counts is not None
+        return self._join.counts.duplicate_rows(side)
 
     def explain(self) -> None:
         """Prints the plan of the last batch."""

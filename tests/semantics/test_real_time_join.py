@@ -37,6 +37,7 @@ def test_processor_and_the_specification_agree_on_generated_joins(spark: SparkSe
     differential.run_many(spark, CASES, seconds=SECONDS, statistics=statistics, real_time=True)
 
     assert statistics.rows > 0
+    assert statistics.duplicates > 0
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ PLANTED: Mapping[str, Planted] = {
         "JoinState.java", "-last - 1 : last + 1)", "-last - 1 : last)", "output"
     ),
     "first_slot_not_read": Planted(
-        "JoinRules.java", "slotLower : -slotUpper)", "slotLower : slotLength - slotUpper)",
+        "JoinRules.java", "slotLower : -slotUpper)", "slotLower : slotLengths[LEFT] - slotUpper)",
         "output",
     ),
     "end_of_the_window_not_matched": Planted(
@@ -326,10 +327,10 @@ def test_rows_that_never_expire_are_joined_however_late(
 
 WITHOUT_BOUND_PLANTED = {
     "row_without_bound_expires": Plant(
-        "JoinRules.java", "side == LEFT) && kept[side] != FOREVER", "side == LEFT)"
+        "JoinRules.java", "list == LEFT) && kept[list] != FOREVER", "list == LEFT)"
     ),
     "row_without_bound_in_the_slot_of_its_time": Plant(
-        "JoinRules.java", "expires(side) ? Math.floorDiv", "true ? Math.floorDiv"
+        "JoinRules.java", "expires(list) ? Math.floorDiv", "true ? Math.floorDiv"
     ),
 }
 

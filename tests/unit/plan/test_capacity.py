@@ -129,9 +129,9 @@ def test_wide_types_take_more_than_a_word() -> None:
 def test_state_contains_the_ids_of_a_deduplicated_side() -> None:
     deduplicate = {"by": ["campaign", "ad_id"], "within": "10 minutes"}
     plain, expected = load(), load(left__deduplicate=deduplicate)
-    # Two parts (one of them text) and the column of nulls after a word of null bits, then the time
-    # at which the id expires.
-    width = 8 * (1 + 3) + 16 + 8 * (1 + 1)
+    # The slot and two parts (one of them text) after a word of null bits, then two times, position,
+    # flag and row.
+    width = 8 * (1 + 3) + 16 + 8 * (1 + 5)
 
     assert plain.state_bytes is not None
     assert (0, 100 * 620) == (plain.ids, expected.ids)
@@ -142,11 +142,11 @@ def test_state_contains_the_ids_of_a_deduplicated_side() -> None:
     assert plain.change_bytes_per_second + 100 * width * 0.25 == expected.change_bytes_per_second
 
 
-def test_ids_of_a_tumbling_window_are_most_before_its_last_row_expires() -> None:
+def test_ids_of_a_tumbling_window_leave_with_it() -> None:
     join = {"type": "inner", "window": "10 minutes"}
     expected = load(join=join, right__deduplicate={"by": ["user"], "within": "1 minute"})
 
-    assert 10 * (600 + 60 + 20) == expected.ids
+    assert 10 * (600 + 20) == expected.ids
 
 
 def test_plan_prints_the_ids_in_the_estimate() -> None:

@@ -12,13 +12,9 @@ from tests.unit.specs import plan, problems
 PROCESSOR: dict[str, Any] = {"join__operator": "streamjoin"}
 
 
-def test_operator_of_a_new_checkpoint_is_that_of_streamjoin_where_it_is_possible() -> None:
-    deduplicate = {"by": ["ad_id"], "within": "1 hour"}
-
+def test_operator_of_a_new_checkpoint_is_streamjoin_unless_the_spec_names_another() -> None:
     assert JoinOperator.STREAMJOIN is plan().operator
     assert JoinOperator.STREAMJOIN is plan(engine="real_time").operator
-    assert JoinOperator.SPARK is plan(left__deduplicate=deduplicate).operator
-    assert JoinOperator.SPARK is plan(right__deduplicate=deduplicate).operator
     assert JoinOperator.SPARK is plan(join__operator="spark").operator
 
 
@@ -45,10 +41,19 @@ def test_checkpoint_without_an_operator_has_that_of_spark() -> None:
     }
 
 
-def test_what_the_processor_does_not_run_is_refused_with_the_remedy() -> None:
-    found = problems(**PROCESSOR, left__deduplicate={"by": ["ad_id"], "within": "1 hour"})
+def test_operator_of_spark_drops_no_duplicates() -> None:
+    deduplicate = {"by": ["ad_id"], "within": "1 hour"}
+    found = problems(join__operator="spark", left__deduplicate=deduplicate)
 
-    assert "use join.operator spark" in found["left.deduplicate"]
+    assert "needs join.operator streamjoin" in found["left.deduplicate"]
+
+
+def test_slots_of_ids_are_part_of_the_state_format() -> None:
+    deduplicate = {"by": ["ad_id"], "within": "1 hour"}
+
+    assert ", ids of right in slots of 30 minutes" in state_format(
+        plan(right__deduplicate=deduplicate)
+    )
 
 
 def test_pick_needs_both_ends_of_the_window() -> None:

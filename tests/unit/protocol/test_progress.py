@@ -5,8 +5,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from job.protocol.progress import batch_progress, dead_letters_written
 from job.protocol.reasons import REASONS
 
@@ -82,26 +80,6 @@ def test_watermark_is_none_before_the_first_row() -> None:
 
     assert batch_progress(initial).watermark_ms is None
     assert batch_progress(recorded(eventTime={})).watermark_ms is None
-
-
-def test_operators_below_the_join_are_those_of_the_deduplicated_sides() -> None:
-    progress = json.loads(RECORDED)
-    [join] = progress["stateOperators"]
-
-    def deduplication(late: int, duplicates: int) -> dict[str, Any]:
-        metrics = {"numDroppedDuplicateRows": duplicates}
-        return {**join, "numRowsDroppedByWatermark": late, "customMetrics": metrics}
-
-    progress["stateOperators"] = [join, deduplication(2, 3), deduplication(4, 5)]
-    batch = batch_progress(json.dumps(progress), deduplicated=("right", "left"))
-
-    assert (5, 3) == (batch.left.duplicates, batch.right.duplicates)
-    assert 1 + 2 + 4 == batch.late_rows
-    assert 3 * 268_068 == batch.state_memory_bytes
-    assert 3 * 0.131 == pytest.approx(batch.state_commit_seconds)
-    # Ids are not rows of the join.
-    assert (1, 4) == (batch.state_rows_updated, batch.state_rows_removed)
-    assert 10 == batch.state_custom["rocksdbGetCount"]
 
 
 def test_count_unknown_to_spark_is_zero() -> None:

@@ -271,6 +271,9 @@ class Counter:
     def late_rows(self, side: str) -> int:
         return self.late if side == "left" else 0
 
+    def duplicate_rows(self, side: str) -> int:
+        return self.late if side == "right" else 0
+
     def stored_rows(self, side: str) -> int:
         return self.stored if side == "right" else 0
 
@@ -298,6 +301,7 @@ def test_late_rows_and_state_of_the_real_time_engine_are_those_of_its_counter() 
     assert [10, 7, 7] == [batch.state_rows for batch in stats.batches]
     assert [10, 2, 0] == [batch.state_rows_updated for batch in stats.batches]
     assert [0, 5, 0] == [batch.state_rows_removed for batch in stats.batches]
+    assert [3, 0, 1] == [batch.right.duplicates for batch in stats.batches]
     assert [3, 0, 1] == [batch.heap["left"].slots_loaded for batch in stats.batches if batch.heap]
 
 

@@ -119,14 +119,16 @@ def test_computed_columns_and_event_time_are_evaluated_in_the_time_zone_of_their
 
 
 def test_key_and_duplicates_follow_the_time_zone_of_their_side():
-    hours = {f"{side}__key": ["hour(t)"] for side in ("left", "right")}
+    hours, seconds = (
+        {f"{side}__key": [part] for side in ("left", "right")} for part in ("hour(t)", "second(t)")
+    )
     by = {"by": ["date_trunc('day', t)"], "within": "1 day"}
-    made = plan(**SHANGHAI, **hours, left__deduplicate=by, output__columns={"v": "left.v"})
-    left = [at(1, "2024-03-01 00:00:01"), at(2, "2024-03-01 23:00:00")]
+    made = plan(**SHANGHAI, **hours, output__columns={"v": "left.v"})
+    left = [at(1, "2024-03-01 00:00:01"), at(2, "2024-03-01 23:00:01")]
 
     assert [] == results(made, left, [at(1, "2024-02-29T16:00:02Z")])
-    shifted = plan(**SHANGHAI, **hours, right__time_zone="+08:00", left__deduplicate=by)
-    found = results(shifted, left, [at(1, "2024-03-01 00:00:02"), at(2, "2024-03-01 23:00:00")])
+    shifted = plan(**SHANGHAI, **seconds, right__time_zone="+08:00", left__deduplicate=by)
+    found = results(shifted, left, [at(1, "2024-03-01 00:00:01"), at(2, "2024-03-01 23:00:01")])
     assert [1] == [result["k"] for result in found]
 
 
