@@ -62,7 +62,7 @@ def runner_of(joined: JoinPlan, monkeypatch: pytest.MonkeyPatch) -> QueryRunner:
     written = WrittenSpec(spec_yaml(), spec_from_yaml(spec_yaml(), {}))
     running = PlannedSpec(written, joined)
     change = ChangeRequest(running, lambda _: joined, settings, redaction, PlannerOfTests())
-    stats = QueryStats(joined.topics, joined.deduplicated)
+    stats = QueryStats(joined.topics)
     file = MagicMock(take_for=lambda _: None)
     file.name_in = lambda error: error.name_spec_file(Path("ads/join.yaml"))
     return QueryRunner(
